@@ -1,0 +1,347 @@
+// Coffer is one MCP server in place of many: it stands between an MCP client
+// and the servers of its config, shows one merged list, and lets a person
+// switch single tools, resources and prompts off for every client at once.
+//
+// The files of this package are named after what they are for: main.go sets up
+// and ends a run, args.go puts the arguments into order, places.go and log.go
+// say where things are and go, *_commands.go are the commands.
+package main
+
+import (
+	"bufio"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"runtime/debug"
+	"strings"
+	"syscall"
+
+	"github.com/rs/zerolog"
+	"github.com/urfave/cli/v2"
+
+	"coffer/prefs"
+	"coffer/proxy"
+	"coffer/upstream"
+)
+
+// schema is the newest schema of the preference file, whole. It is embedded
+// here because go:embed does not reach into a parent folder.
+//
+//go:embed schema.sql
+var schema string
+
+// version is set by a release's linker flags (-X main.version=1.2.3).
+var version string
+
+// Exit codes (design §2).
+const (
+	exitDone        = 0
+	exitError       = 1
+	exitUsage       = 2
+	exitUnavailable = 3
+	exitNotFound    = 4
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// heeded returns those of the signals that whoever started us has not asked us
+// to ignore, as nohup does: to be notified of one would end that.
+func heeded(signals ...os.Signal) []os.Signal {
+	var all []os.Signal
+	for _, s := range signals {
+		if !signal.Ignored(s) {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// run is coffer: it does what args say and returns the exit code. ctx ends when
+// coffer is told to leave.
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriter(stdout), fileLog: zerolog.Nop()}
+	defer p.close()
+	app := p.app()
+	args, err := arrange(app, args)
+	if err == nil {
+		err = app.RunContext(ctx, args)
+	}
+	if flushed := p.out.Flush(); err == nil && flushed != nil {
+		err = fmt.Errorf("writing the output: %w", flushed)
+	}
+	return p.report(err)
+}
+
+// program is one run of coffer. Commands print on out; run flushes it.
+type program struct {
+	stdin  io.Reader
+	stdout io.Writer // what is under out: serve's wire
+	stderr io.Writer
+	out    *bufio.Writer
+
+	fileLog zerolog.Logger // where report repeats an error, if there is a log file
+	logFile *os.File       // nil: none
+}
+
+func (p *program) close() {
+	if p.logFile != nil {
+		p.logFile.Close()
+	}
+}
+
+// app is the whole command line.
+func (p *program) app() *cli.App {
+	app := &cli.App{
+		Name:    "coffer",
+		Usage:   "one MCP server in place of many",
+		Version: versionText(),
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "config", EnvVars: []string{"COFFER_CONFIG"}, Usage: "the config `FILE`, with an mcpServers object", TakesFile: true},
+			&cli.StringFlag{Name: "db", EnvVars: []string{"COFFER_DB"}, Usage: "the `FILE` of the preferences", TakesFile: true},
+			&cli.StringFlag{Name: "log-level", Usage: "least `LEVEL` that is logged: " + strings.Join(logLevels, ", ")},
+			&cli.StringFlag{Name: "log-file", Usage: "log to `FILE` as well", TakesFile: true},
+			cli.HelpFlag,
+		},
+		Commands: []*cli.Command{
+			{Name: "serve", Usage: "be the MCP server: the proxy on stdin and stdout", Action: p.serve},
+			group("mcp", "look at the servers of the config and talk to them", p.mcpCommands()),
+			group("prefs", "say what clients may see and use", p.prefsCommands()),
+			{Name: "demo", Usage: "show in a second what coffer does, with throw-away files", Action: p.demo},
+			{Name: "completion", Usage: "print a completion script for a shell", ArgsUsage: "bash|zsh|fish", Action: p.completion},
+			{Name: helpCommand, Usage: "show help for a command", ArgsUsage: "[COMMAND]"},
+			{Name: demoServerCommand, Hidden: true, Action: p.demoServer},
+			{Name: completeCommand, Hidden: true, SkipFlagParsing: true, Action: p.complete},
+		},
+		Before:    checkLogLevel,
+		Action:    missingCommand,
+		Writer:    p.out,
+		ErrWriter: p.stderr,
+		// run prints errors and chooses the exit code, not the library.
+		ExitErrHandler: func(*cli.Context, error) {},
+		OnUsageError:   usageProblem,
+		// A value is one value, commas included.
+		DisableSliceFlagSeparator: true,
+		HideHelpCommand:           true, // ours is a word that arrange knows
+	}
+	settle(app.Commands)
+	return app
+}
+
+// group is a command that only holds others.
+func group(name, usage string, commands []*cli.Command) *cli.Command {
+	return &cli.Command{Name: name, Usage: usage, Subcommands: commands, Action: missingCommand}
+}
+
+// settle gives every command what all have in common.
+func settle(commands []*cli.Command) {
+	for _, c := range commands {
+		c.OnUsageError = usageProblem
+		c.HideHelpCommand = true // else no argument could be help, or h
+		settle(c.Subcommands)
+	}
+}
+
+// missingCommand is the action of coffer itself and of groups: it runs when the
+// next word is none of their commands.
+func missingCommand(c *cli.Context) error {
+	whole := c.Command.HelpName
+	if word := c.Args().First(); word != "" {
+		return usagef(fmt.Sprintf("`%s --help` lists the commands", whole), "%s has no command %q", whole, word)
+	}
+	return usagef(fmt.Sprintf("`%s --help` lists them", whole), "%s needs a command: %s", whole, commandNames(c))
+}
+
+// commandNames lists the commands that may follow c's.
+func commandNames(c *cli.Context) string {
+	var names []string
+	for _, sub := range c.Command.Subcommands {
+		if !sub.Hidden && sub.Name != helpCommand {
+			names = append(names, sub.Name)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+// usageProblem says what is wrong with a flag. arrange has found the unknown
+// ones and the missing values before.
+func usageProblem(c *cli.Context, err error, _ bool) error {
+	return usagef(fmt.Sprintf("`%s --help` lists the flags", strings.TrimSpace(c.Command.HelpName)), "%v", err)
+}
+
+// versionText is the version that people and servers are told.
+func versionText() string {
+	if version != "" {
+		return version
+	}
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return strings.TrimPrefix(info.Main.Version, "v")
+	}
+	return "(devel)"
+}
+
+// serve is `coffer serve`.
+func (p *program) serve(c *cli.Context) error {
+	if _, err := positionals(c, 0, 0); err != nil {
+		return err
+	}
+	log, err := p.logger(c, zerolog.InfoLevel)
+	if err != nil {
+		return err
+	}
+	config, err := p.config(c)
+	if err != nil {
+		return err
+	}
+	db, err := databasePath(c)
+	if err != nil {
+		return err
+	}
+	announce(log, config)
+	// A client that closes our stdout, or stderr, ends the session and does not
+	// kill us. (To ignore the signal would make our children ignore it too.)
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	in, out, restore := unblock(p.stdin, p.stdout)
+	defer restore()
+	session := proxy.New(proxy.Options{
+		Config:  config,
+		Environ: os.Environ(),
+		Log:     log,
+		Version: versionText(),
+		Prefs: func(ctx context.Context) (proxy.Preferences, error) {
+			store, err := prefs.Open(ctx, db, schema, prefs.Options{BusyTimeout: serveBusyTimeout, KeepTrying: true})
+			if err != nil {
+				return nil, err // and not a nil *prefs.Store in an interface
+			}
+			return store, nil
+		},
+	})
+	return session.Serve(c.Context, in, out)
+}
+
+// announce logs what a person who wonders why a server is missing looks for.
+func announce(log zerolog.Logger, config *upstream.Config) {
+	switch {
+	case config.Missing:
+		log.Warn().Str("config", config.Path).Msg("no config file, so no servers: " + missingConfigHint)
+	case len(config.Servers) == 0:
+		log.Warn().Str("config", config.Path).Msg("the config has no servers")
+	}
+	for _, spec := range config.Servers {
+		if spec.Err != nil && !spec.Disabled {
+			log.Warn().Str("upstream", spec.Name).AnErr("error", spec.Err).Str("hint", hintOf(spec.Err)).Msg("cannot be started")
+		}
+	}
+}
+
+// failure is an error with the exit code it asks for.
+type failure struct {
+	code int
+	err  error
+	hint string // one line, lower case, no full stop; "": none
+}
+
+func (f *failure) Error() string { return f.err.Error() }
+
+func (f *failure) Unwrap() error { return f.err }
+
+// failf returns an error that ends the run with code; hint may be empty.
+func failf(code int, hint, format string, args ...any) error {
+	return &failure{code: code, err: fmt.Errorf(format, args...), hint: hint}
+}
+
+// usagef returns an error in the words on the command line.
+func usagef(hint, format string, args ...any) error { return failf(exitUsage, hint, format, args...) }
+
+// several are errors that one command met side by side, the first of which
+// gives the exit code.
+type several []error
+
+func (s several) Error() string { return errors.Join(s...).Error() }
+
+// together returns the errors that are not nil as one.
+func together(errs ...error) error {
+	var all several
+	for _, err := range errs {
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	switch len(all) {
+	case 0:
+		return nil
+	case 1:
+		return all[0]
+	default:
+		return all
+	}
+}
+
+// report prints err for a person and returns the exit code.
+func (p *program) report(err error) int {
+	if err == nil {
+		return exitDone
+	}
+	if all, ok := err.(several); ok {
+		code := p.report(all[0])
+		for _, other := range all[1:] {
+			p.report(other)
+		}
+		return code
+	}
+	fmt.Fprintf(p.stderr, "coffer: error: %s\n", printable(err.Error()))
+	hint := hintOf(err)
+	if hint != "" {
+		fmt.Fprintf(p.stderr, "coffer: hint: %s\n", printable(hint))
+	}
+	event := p.fileLog.Error()
+	if hint != "" {
+		event = event.Str("hint", hint)
+	}
+	event.Msg(printable(err.Error()))
+	return codeOf(err)
+}
+
+// warn prints a warning for a person.
+func (p *program) warn(format string, args ...any) {
+	fmt.Fprintf(p.stderr, "coffer: warning: %s\n", printable(fmt.Sprintf(format, args...)))
+}
+
+// hintOf returns the fix that err knows, or "".
+func hintOf(err error) string {
+	if f, ok := errors.AsType[*failure](err); ok && f.hint != "" {
+		return f.hint
+	}
+	if e, ok := errors.AsType[*upstream.Error](err); ok && e.Hint != "" {
+		return e.Hint
+	}
+	if e, ok := errors.AsType[*upstream.HintError](err); ok {
+		return e.Hint
+	}
+	if e, ok := errors.AsType[*prefs.Error](err); ok {
+		return e.Hint()
+	}
+	return ""
+}
+
+// codeOf returns the exit code for err.
+func codeOf(err error) int {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f.code
+	}
+	if _, ok := errors.AsType[*upstream.Error](err); ok {
+		return exitUnavailable
+	}
+	if _, ok := errors.AsType[cli.ExitCoder](err); ok { // `coffer help nonsense`
+		return exitUsage
+	}
+	return exitError
+}

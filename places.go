@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"runtime"
+
+	"github.com/urfave/cli/v2"
+
+	"coffer/prefs"
+	"coffer/upstream"
+)
+
+// config reads the config file that the flags, the environment or the platform
+// name.
+func (p *program) config(c *cli.Context) (*upstream.Config, error) {
+	path, explicit, err := named(c, "config", "COFFER_CONFIG")
+	if err == nil && !explicit {
+		path, err = defaultPath(configPlace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return upstream.ReadConfig(path, explicit, os.LookupEnv)
+}
+
+// missingConfigHint says how to get a config file.
+const missingConfigHint = "create it; the mcpServers object of another client, pasted whole, works as it is"
+
+// databasePath returns where the preferences are.
+func databasePath(c *cli.Context) (string, error) {
+	path, explicit, err := named(c, "db", "COFFER_DB")
+	if err == nil && !explicit {
+		path, err = defaultPath(statePlace)
+	}
+	return path, err
+}
+
+// store opens the preferences for a command, creating them if need be. The
+// caller closes the store.
+func (p *program) store(c *cli.Context) (*prefs.Store, error) {
+	path, err := databasePath(c)
+	if err != nil {
+		return nil, err
+	}
+	return prefs.Open(c.Context, path, schema, prefs.Options{})
+}
+
+// named returns the file that a person named by flag or variable. An empty
+// variable is as good as none; an empty flag is a slip in a script, which must
+// not end in the file of the default place.
+func named(c *cli.Context, flag, variable string) (path string, explicit bool, err error) {
+	path = c.String(flag)
+	if path == "" && c.IsSet(flag) {
+		if value, set := os.LookupEnv(variable); !set || value != "" {
+			return "", false, usagef("leave it out for the default place", "--%s is empty", flag)
+		}
+	}
+	return path, path != "", nil
+}
+
+// place is a file's default place: the folder that the platform keeps for it,
+// and the name in there.
+type place struct {
+	flag     string   // what names another place
+	variable string   // unix: the XDG variable of the folder
+	home     []string // unix: the folder under the home folder without it
+	windows  string   // the variable of the folder
+	name     string
+}
+
+// XDG Base Directory Specification 0.8 on unix; the platforms' own conventions
+// on macOS and Windows, where a shell's XDG variables count for nothing: the
+// client that launches us with a bare environment must find the same files.
+var (
+	configPlace = place{"config", "XDG_CONFIG_HOME", []string{".config"}, "APPDATA", "config.json"}
+	statePlace  = place{"db", "XDG_STATE_HOME", []string{".local", "state"}, "LOCALAPPDATA", "coffer.db"}
+)
+
+// defaultPath returns where the file is if nobody names another.
+func defaultPath(at place) (string, error) {
+	return at.on(runtime.GOOS, os.Getenv)
+}
+
+// on is defaultPath for any system and environment.
+func (at place) on(system string, getenv func(string) string) (string, error) {
+	var folder []string
+	switch system {
+	case "windows":
+		folder = []string{getenv(at.windows)}
+	case "darwin", "ios":
+		folder = []string{getenv("HOME"), "Library", "Application Support"}
+	default:
+		folder = []string{getenv(at.variable)}
+		if !filepath.IsAbs(folder[0]) { // the specification: then it is to be ignored
+			folder = append([]string{getenv("HOME")}, at.home...)
+		}
+	}
+	if folder[0] == "" {
+		variable := "HOME"
+		if system == "windows" {
+			variable = at.windows
+		}
+		return "", failf(exitError, fmt.Sprintf("name the file with --%s", at.flag), "no default place for %s: %s is not set", at.name, variable)
+	}
+	return filepath.Join(append(folder, "coffer", at.name)...), nil
+}
+
+// readInput reads all of what a command is given on stdin, but leaves when ctx
+// ends.
+func (p *program) readInput(ctx context.Context) ([]byte, error) {
+	type input struct {
+		text []byte
+		err  error
+	}
+	read := make(chan input, 1)
+	go func() { // may outlive us: nothing frees a read of a terminal
+		text, err := io.ReadAll(p.stdin)
+		read <- input{text, err}
+	}()
+	select {
+	case in := <-read:
+		if in.err != nil {
+			return nil, fmt.Errorf("reading stdin: %w", in.err)
+		}
+		return in.text, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}

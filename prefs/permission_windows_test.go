@@ -1,0 +1,5 @@
+package prefs
+
+const unprivilegedRole = "nobody"
+
+func dropPrivileges() {}

@@ -1,0 +1,63 @@
+package proxy
+
+import "coffer/upstream"
+
+// Prefix returns the prefix of a server's tools and prompts, "" for none.
+func Prefix(spec *upstream.Spec) string { return prefixOf(spec) }
+
+// Names are the names under which clients see capabilities, worked out without
+// a session: for commands, which show them beside the servers' own.
+type Names struct {
+	limit   int
+	servers map[string]int // name of an enabled server -> its place in config order
+	named   map[upstream.Kind]*naming
+	owners  *owners
+}
+
+// NewNames works the names out. offered returns what a server is known to list;
+// no server has to be up for that, and for a server of which nothing is known
+// the names are right unless an earlier server has taken one.
+func NewNames(config *upstream.Config, offered func(server string, k upstream.Kind) []string) *Names {
+	n := &Names{limit: config.MaxNameLength, servers: map[string]int{}, named: map[upstream.Kind]*naming{}}
+	var specs []*upstream.Spec
+	for i := range config.Servers {
+		if spec := &config.Servers[i]; !spec.Disabled {
+			n.servers[spec.Name] = len(specs)
+			specs = append(specs, spec)
+		}
+	}
+	listings := func(k upstream.Kind) []*upstream.Listing {
+		all := make([]*upstream.Listing, len(specs))
+		for i, spec := range specs {
+			all[i] = &upstream.Listing{Kind: k}
+			for _, key := range offered(spec.Name, k) {
+				all[i].Items = append(all[i].Items, upstream.Item{Key: key})
+			}
+		}
+		return all
+	}
+	for _, k := range []upstream.Kind{upstream.Tools, upstream.Prompts} {
+		n.named[k] = newNaming(specs, n.limit)
+		n.named[k].settle(listings(k))
+	}
+	n.owners = newOwners(listings(upstream.Resources), listings(upstream.Templates))
+	return n
+}
+
+// Of returns the name, or the URI, under which clients see the capability that
+// the server itself calls key.
+func (n *Names) Of(spec *upstream.Spec, k upstream.Kind, key string) string {
+	i, enabled := n.servers[spec.Name]
+	naming, named := n.named[k]
+	switch {
+	case !named && enabled:
+		return n.owners.show(spec, i, key)
+	case !named:
+		return key
+	case enabled:
+		if name, settled := naming.settled[i][key]; settled {
+			return name
+		}
+	}
+	return qualify(prefixOf(spec), key, n.limit)
+}

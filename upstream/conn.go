@@ -1,0 +1,411 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rs/zerolog"
+
+	"coffer/jsonrpc"
+)
+
+// Handler is the proxy as its upstreams see it. Notified, Asked, Flush and Room
+// are called on the goroutine that reads the upstream, in the order of the wire.
+type Handler interface {
+	// Notified takes a notification other than progress and cancelled, which
+	// the Conn deals with itself.
+	Notified(c *Conn, method string, params []byte)
+	// Asked takes a request other than ping. It must not wait; the answer may
+	// come later.
+	Asked(c *Conn, r *jsonrpc.Request)
+	// Up is called when a handshake is done, before anyone else can use the
+	// Conn: the place to restore what the client had set up.
+	Up(c *Conn)
+	// Down is called when a Conn that was Up can no longer be used.
+	Down(c *Conn)
+	// Missed says that notifications of the upstream may have been lost.
+	Missed(c *Conn)
+	// Flush is called when all that had arrived has been handled.
+	Flush()
+	// Room is called before more is read, and waits while the client is behind.
+	Room(ctx context.Context)
+}
+
+// Conn is one connected upstream session: handshake done, until it is lost or
+// stopped. It is safe for concurrent use.
+type Conn struct {
+	server  *Server
+	handler Handler
+	log     zerolog.Logger
+	rpc     *jsonrpc.Conn
+	link    link
+	agreed  atomic.Pointer[hello] // nil until the handshake is done
+
+	probing   atomic.Pointer[jsonrpc.Call]             // server/discover, where a server that may not know it was asked
+	listening listening                                // modern connections only
+	headers   atomic.Pointer[map[string][]paramHeader] // of tools, over modern HTTP; nil before the first list
+
+	mu      sync.Mutex
+	up      bool  // guarded by mu: Handler.Up has been called
+	retired bool  // guarded by mu: evicted, to be stopped after the last call
+	err     error // guarded by mu: why the Conn is lost
+}
+
+// Name returns the server's key in the config.
+func (c *Conn) Name() string { return c.server.spec.Name }
+
+// Request is a request that is forwarded to an upstream. The exported fields
+// are the caller's and do not change after Server.Start.
+type Request struct {
+	Method string
+	Params []byte
+	// Token is the client's progress token, raw, or nil. If it is set it stands
+	// in Params at _meta.progressToken; the upstream gets one of ours there.
+	Token []byte
+	// Progress gets the params of each notifications/progress with the client's
+	// token in them, before Done.
+	Progress func(params []byte)
+	// Done gets the answer, exactly once, unless Cancel came first.
+	Done func(jsonrpc.Answer)
+
+	mu     sync.Mutex
+	conn   *Conn         // guarded by mu: where the request was sent
+	call   *jsonrpc.Call // guarded by mu
+	ended  bool          // guarded by mu: Done has been or will be called, or Cancel came
+	resent bool          // guarded by mu: it has been refused once and sent again
+	timer  *time.Timer   // guarded by mu: call_timeout
+	leave  func()        // guarded by mu: ends the wait for a connection
+}
+
+// Conn returns the connection that r was last sent on, or nil.
+func (r *Request) Conn() *Conn {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.conn
+}
+
+// Cancel takes the request back: Done is not called any more, and the upstream
+// is told. params are those of the client's notifications/cancelled, or nil.
+func (r *Request) Cancel(params []byte) {
+	if conn, call, first := r.end(); first && conn != nil {
+		conn.cancel(call, params)
+	}
+}
+
+// finish calls Done if nobody has ended the request yet.
+func (r *Request) finish(a jsonrpc.Answer) {
+	if _, _, first := r.end(); first {
+		r.Done(a)
+	}
+}
+
+// end marks the request as over. The first caller gets true.
+func (r *Request) end() (conn *Conn, call *jsonrpc.Call, first bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return nil, nil, false
+	}
+	r.ended = true
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if r.leave != nil {
+		r.leave()
+	}
+	return r.conn, r.call, true
+}
+
+// start sends r on c.
+func (c *Conn) start(r *Request) {
+	call := &jsonrpc.Call{Method: r.Method, Params: r.Params, Progress: r.progress}
+	if r.Token != nil {
+		call.Number = c.rpc.Reserve()
+		call.Params = jsonrpc.Splice(r.Params, jsonrpc.Edit{Old: r.Token, New: strconv.AppendInt(nil, call.Number, 10)})
+	}
+	call.Params = c.outgoing(call.Params)
+	call.Done = func(a jsonrpc.Answer) { c.answered(r, a) }
+	r.mu.Lock()
+	if r.ended {
+		r.mu.Unlock()
+		return
+	}
+	r.conn, r.call = c, call
+	if timeout := c.server.spec.CallTimeout; timeout > 0 && r.timer == nil {
+		r.timer = time.AfterFunc(timeout, func() { c.expire(r, timeout) })
+	}
+	r.mu.Unlock()
+	c.rpc.Start(call)
+	r.mu.Lock()
+	ended := r.ended
+	r.mu.Unlock()
+	if ended { // cancelled while it was being started
+		c.cancel(call, nil)
+	}
+}
+
+// answered takes the answer to r.
+func (c *Conn) answered(r *Request, a jsonrpc.Answer) {
+	if errors.Is(a.Err, errRefused) || errors.Is(a.Err, jsonrpc.ErrNotSent) {
+		c.server.Evict(c)
+		r.mu.Lock()
+		again := !r.resent
+		r.resent = true
+		r.mu.Unlock()
+		if again {
+			c.server.startSoon(r)
+			return
+		}
+	}
+	if a.Err != nil {
+		a.Err = unavailable(c.Name(), fmt.Errorf("no answer came, the request may have run: %w", a.Err))
+	} else {
+		c.server.proven(c)
+	}
+	r.finish(a)
+	c.rest()
+}
+
+// expire ends r with a timeout, unless a person is being asked something on
+// its behalf: that takes as long as it takes.
+func (c *Conn) expire(r *Request, timeout time.Duration) {
+	if c.rpc.Incoming() > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.ended {
+			r.timer.Reset(timeout)
+		}
+		return
+	}
+	conn, call, first := r.end()
+	if !first {
+		return
+	}
+	if conn != nil {
+		conn.cancel(call, nil)
+	}
+	r.Done(jsonrpc.Answer{Err: &Error{
+		Upstream: c.Name(), Kind: ErrTimeout,
+		Err:  errors.New(r.Method + " took longer than " + timeout.String()),
+		Hint: "raise call_timeout of this server in the config",
+	}})
+	c.handler.Flush()
+}
+
+// progress gives the client a notice under its own token.
+func (r *Request) progress(params []byte) {
+	if r.Token == nil || r.Progress == nil {
+		return // the server made a token up
+	}
+	r.mu.Lock()
+	ended := r.ended
+	r.mu.Unlock()
+	if token, n := jsonrpc.Member(params, "progressToken"); n == 1 && !ended {
+		r.Progress(jsonrpc.Splice(params, jsonrpc.Edit{Old: token, New: r.Token}))
+	}
+}
+
+// cancel tells the upstream that call is not wanted any more.
+func (c *Conn) cancel(call *jsonrpc.Call, params []byte) {
+	if !c.rpc.Abandon(call) {
+		return
+	}
+	if params == nil {
+		params = []byte(`{}`)
+	}
+	// initialize must not be cancelled (MCP 2025-11-25, utilities/cancellation).
+	if call.Method != "initialize" && (!c.Modern() || c.piped()) {
+		c.Notify("notifications/cancelled", jsonrpc.Set(params, "requestId", c.rpc.ID(call.Number)))
+	}
+	c.link.abandoned(call)
+	c.Flush()
+	c.rest()
+}
+
+// Call sends a request of our own and waits for its result. When ctx ends it
+// is cancelled at the upstream, and the error is the cause of ctx. An error of
+// the upstream's is a *jsonrpc.Error; that no answer came is an *Error.
+func (c *Conn) Call(ctx context.Context, method string, params []byte) ([]byte, error) {
+	return c.call(ctx, method, c.outgoing(params))
+}
+
+// call is Call with params as they are.
+func (c *Conn) call(ctx context.Context, method string, params []byte) ([]byte, error) {
+	answers := make(chan jsonrpc.Answer, 1)
+	call := &jsonrpc.Call{Method: method, Params: params, Done: func(a jsonrpc.Answer) { answers <- a }}
+	c.rpc.Start(call)
+	c.Flush()
+	select {
+	case a := <-answers:
+		c.rest()
+		switch {
+		case a.Err != nil:
+			return nil, unavailable(c.Name(), a.Err)
+		case a.Error != nil:
+			return nil, jsonrpc.AsError(a.Error)
+		}
+		return a.Result, nil
+	case <-ctx.Done():
+		c.cancel(call, nil)
+		return nil, context.Cause(ctx)
+	}
+}
+
+// Tell sends a request of our own whose result does not matter; a failure goes
+// to the log. It goes out with the next Flush.
+func (c *Conn) Tell(method string, params []byte) {
+	c.rpc.Start(&jsonrpc.Call{Method: method, Params: c.outgoing(params), Done: func(a jsonrpc.Answer) {
+		switch {
+		case a.Err != nil:
+			c.log.Debug().Err(a.Err).Str("method", method).Msg("request of ours got no answer")
+		case a.Error != nil:
+			c.log.Warn().Err(jsonrpc.AsError(a.Error)).Str("method", method).Msg("request of ours refused")
+		}
+	}})
+}
+
+// Notify sends a notification. It goes out with the next Flush.
+func (c *Conn) Notify(method string, params []byte) { c.rpc.Notify(method, params) }
+
+// Flush sends what has been started.
+func (c *Conn) Flush() { c.link.flush() }
+
+// HandleRequest implements jsonrpc.Handler.
+func (c *Conn) HandleRequest(r *jsonrpc.Request) {
+	if r.Method == "ping" {
+		r.Reply([]byte(`{}`))
+		return
+	}
+	c.handler.Asked(c, r)
+}
+
+// HandleNotification implements jsonrpc.Handler.
+func (c *Conn) HandleNotification(method string, params []byte) {
+	switch method {
+	case "notifications/progress":
+		// The token is the call's number (see start), so it is one of ours only
+		// while that call is open.
+		number, err := strconv.ParseInt(string(jsonrpc.Lookup(params, "progressToken")), 10, 64)
+		if call := c.rpc.Waiting(number); err == nil && call != nil && call.Progress != nil {
+			call.Progress(params)
+		}
+	case "notifications/subscriptions/acknowledged":
+		c.heard(params)
+	case "notifications/cancelled":
+		if c.cancelledByServer(jsonrpc.Lookup(params, "requestId")) {
+			return
+		}
+		c.rpc.Cancel(jsonrpc.Lookup(params, "requestId"), params)
+	default:
+		if c.Modern() && c.stray(params) {
+			return
+		}
+		c.handler.Notified(c, method, params)
+	}
+}
+
+// oversized ends the call that an overlong response belongs to: the one that
+// its id says, as far as that can be seen, or call, on whose stream it came.
+// Another message of that size is only skipped.
+func (c *Conn) oversized(e *jsonrpc.Overlong, call *jsonrpc.Call) {
+	c.log.Warn().Int("max", c.maxMessage()).Msg("message skipped: longer than max_message_size")
+	id, isRequest := e.ID()
+	if isRequest {
+		return
+	}
+	if number, ok := callNumber(id); ok {
+		call = c.rpc.Waiting(number)
+	}
+	if call != nil {
+		c.rpc.Finish(call, jsonrpc.Answer{Err: c.tooLong()})
+		c.handler.Flush()
+	}
+}
+
+// tooLong is what a call ends with whose answer is over the limit.
+func (c *Conn) tooLong() error {
+	return unavailable(c.Name(), &HintError{
+		Err:  fmt.Errorf("its answer is longer than %d bytes; the request has run", c.maxMessage()),
+		Hint: "raise max_message_size in the config",
+	})
+}
+
+func (c *Conn) maxMessage() int {
+	if n := c.server.set.opts.MaxMessageSize; n > 0 {
+		return n
+	}
+	return jsonrpc.DefaultMaxMessage
+}
+
+// idle is the link's: all that had arrived has been handled.
+func (c *Conn) idle() {
+	c.handler.Flush()
+	c.link.flush()
+}
+
+// piped reports whether all messages of c share one channel: then a request
+// is cancelled by a message, else by closing its own stream (MCP 2026-07-28,
+// basic/patterns/cancellation).
+func (c *Conn) piped() bool {
+	return c.server.set.opts.Dial != nil || c.server.spec.Transport == TransportStdio
+}
+
+// batches is the link's: whether an array is a message. Only 2025-03-26 had
+// batches (basic, "Batching").
+func (c *Conn) batches() bool { return c.Version() == "2025-03-26" }
+
+// room is the link's: it wants to read more.
+func (c *Conn) room(ctx context.Context) { c.handler.Room(ctx) }
+
+// lost is the link's: nothing can come or go any more.
+func (c *Conn) lost(err error) {
+	c.mu.Lock()
+	if c.err != nil {
+		c.mu.Unlock()
+		return
+	}
+	c.err = err
+	up := c.up
+	c.mu.Unlock()
+	c.rpc.Close(err)
+	c.handler.Flush()
+	c.server.lost(c, err)
+	if up {
+		c.handler.Down(c)
+	}
+}
+
+// Err returns why the Conn is lost, or nil while it is not.
+func (c *Conn) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// retire has the Conn stopped as soon as no call is open on it.
+func (c *Conn) retire() {
+	c.mu.Lock()
+	c.retired = true
+	c.mu.Unlock()
+	// What waits for ever must not keep it.
+	c.unlisten()
+	if probe := c.probing.Load(); probe != nil && c.rpc.Abandon(probe) {
+		c.link.abandoned(probe)
+	}
+	c.rest()
+}
+
+// rest stops a retired Conn whose last call has ended.
+func (c *Conn) rest() {
+	c.mu.Lock()
+	retired := c.retired
+	c.mu.Unlock()
+	if retired && c.rpc.Pending() == 0 {
+		c.server.stopSoon(c)
+	}
+}
