@@ -82,9 +82,13 @@ func (s *Store) check() error {
 	}
 	err := explain(s.path, s.reload())
 	if err != nil && !errors.Is(err, ErrBusy) { // a new connection may fare better
+		gone := s.file.anyMoved()
 		s.file.close()
 		s.file = nil
-		s.noteTrouble(err)
+		if gone {
+			return &Error{Path: s.path, Kind: ErrBusy} // the next attempt will know more
+		}
+		return s.noteTrouble(err, look(s.path))
 	}
 	return err
 }
@@ -99,17 +103,19 @@ func (s *Store) settle(moved func(*file) bool) error {
 		if !moved(s.file) {
 			return nil
 		}
-		s.file.letGo(s.ctx)
+		if err := s.file.letGo(s.ctx); err != nil {
+			return err
+		}
 		s.file = nil
 		s.trouble = trouble{}
 	}
 	if s.trouble.stands(s.path) {
 		return s.trouble.err
 	}
+	before := look(s.path)
 	f, err := opener{path: s.path, schema: s.schema, create: s.create, vfs: s.opt.vfs}.open(s.ctx)
 	if err != nil {
-		s.noteTrouble(err)
-		return err
+		return s.noteTrouble(err, before)
 	}
 	s.file, s.create = f, false
 	return nil
@@ -137,24 +143,52 @@ func (s *Store) reload() error {
 
 // trouble is the last failed attempt at the file. The zero value is none.
 type trouble struct {
-	err  error
-	at   time.Time
-	file os.FileInfo // what was at the path after the attempt; nil: nothing
+	err   error
+	at    time.Time
+	found sight // what was there before and after the attempt
 }
 
-func (s *Store) noteTrouble(err error) {
-	info, _ := os.Stat(s.path)
-	s.trouble = trouble{err: err, at: time.Now(), file: info}
+// sight is what a look at the path saw: the file and its log, nil where there was
+// none. A file that is made, or locked, may change in its log alone.
+type sight struct{ main, log os.FileInfo }
+
+func look(path string) (s sight) {
+	s.main, _ = os.Stat(path)
+	s.log, _ = os.Stat(path + "-wal")
+	return s
+}
+
+// same reports whether nothing has changed between two looks.
+func (s sight) same(other sight) bool {
+	return unchanged(s.main, other.main) && unchanged(s.log, other.log)
+}
+
+func unchanged(a, b os.FileInfo) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
+}
+
+// noteTrouble remembers an attempt that failed, and returns what to say of it.
+// before is what was there before it. What came meanwhile was not tried, so another
+// attempt is due at once; and what SQLite says of a file that goes from under it
+// is beside the point.
+func (s *Store) noteTrouble(err error, before sight) error {
+	after := look(s.path)
+	if before.same(after) {
+		s.trouble = trouble{err: err, at: time.Now(), found: after}
+		return err
+	}
+	s.trouble = trouble{}
+	known, ok := errors.AsType[*Error](err)
+	if ok && !errors.Is(err, errLogAlone) && (known.Kind == nil || known.Kind == ErrCorrupt || known.Kind == ErrLocks) {
+		return &Error{Path: s.path, Kind: ErrBusy}
+	}
+	return err
 }
 
 // stands reports whether another attempt would be too early.
 func (t trouble) stands(path string) bool {
-	if t.err == nil || time.Since(t.at) > retryAfter {
-		return false
-	}
-	info, _ := os.Stat(path)
-	if info == nil || t.file == nil {
-		return info == t.file
-	}
-	return os.SameFile(info, t.file) && info.Size() == t.file.Size() && info.ModTime().Equal(t.file.ModTime())
+	return t.err != nil && time.Since(t.at) <= retryAfter && look(path).same(t.found)
 }

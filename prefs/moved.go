@@ -2,7 +2,9 @@ package prefs
 
 import (
 	"context"
+	"errors"
 	"os"
+	"time"
 )
 
 // moved reports whether path leads to anything but the file that f has open.
@@ -34,18 +36,46 @@ func sideMoved(path string, was os.FileInfo) bool {
 	return err != nil || !os.SameFile(info, was)
 }
 
-// letGo closes a file of which a part moved. Of what it does for the next file at
-// path nobody could act on a failure; that one is checked as it is opened.
-func (f *file) letGo(ctx context.Context) {
+// letGo closes a file of which a part moved. While it returns an error, f is open
+// still, and the file at its path must not be opened: SQLite would read that one
+// through the log and index of f, a mixture of the two. That passes, since what it
+// takes are a sibling that does the same just now, or readers of f. Of all else
+// that goes wrong here nobody could make anything: the next file at path is checked
+// as it is opened.
+func (f *file) letGo(ctx context.Context) error {
 	switch {
 	case f.frozen:
 	case f.moved():
-		exclusively(f.path, func() error { return f.clear(ctx) })
+		err := f.clearAlone(ctx)
+		if errors.Is(err, ErrBusy) || f.shadows() {
+			return &Error{Path: f.path, Kind: ErrBusy}
+		}
 	case !sideMoved(f.path+"-shm", f.shm):
 		// The log was deleted, and with it would go what only it holds.
 		f.emptyLog(ctx)
 	}
 	f.close()
+	return nil
+}
+
+// clearAlone is clear under the lock. It waits a little for siblings, which take a
+// millisecond each: a choice that is in the next file already counts at once.
+func (f *file) clearAlone(ctx context.Context) error {
+	for begun := time.Now(); ; <-time.After(time.Millisecond) {
+		err := exclusively(f.path, func() error { return f.clear(ctx) })
+		if !errors.Is(err, ErrBusy) || time.Since(begun) > lockWait {
+			return err
+		}
+	}
+}
+
+// shadows reports whether f's log, not empty, lies beside another database.
+func (f *file) shadows() bool {
+	if f.wal == nil || sideMoved(f.path+"-wal", f.wal) || quiet(f.path) {
+		return false
+	}
+	_, err := os.Stat(f.path)
+	return err == nil && f.moved()
 }
 
 // clear removes the side files that a database leaves which was itself deleted or
