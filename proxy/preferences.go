@@ -27,6 +27,16 @@ const (
 	openPatience = 2 * time.Second
 	// maxReopenWait is the longest pause between two attempts to open.
 	maxReopenWait = 60 * time.Second
+	// complainEvery is how long trouble that was logged is not logged again,
+	// whoever meets it.
+	complainEvery = time.Minute
+)
+
+// What trouble with the file means, for the log.
+const (
+	msgPolicy    = "preferences cannot be read: each server's auto_enable_new_capabilities decides"
+	msgLastGood  = "preferences: the last good ones stay in force"
+	msgUnwritten = "preferences cannot be written: what servers list is not recorded"
 )
 
 // preferences follows the preference file for a session.
@@ -40,10 +50,12 @@ type preferences struct {
 	mu     sync.Mutex
 	store  Preferences     // guarded by mu: nil until it could be opened
 	obeyed *prefs.Snapshot // guarded by mu: the newest one that obey was given
+
+	complaints map[string]time.Time // guarded by mu: error text -> when it was logged
 }
 
 func newPreferences(s *Session) *preferences {
-	return &preferences{s: s, opened: make(chan struct{}), fatal: make(chan error, 1)}
+	return &preferences{s: s, opened: make(chan struct{}), fatal: make(chan error, 1), complaints: map[string]time.Time{}}
 }
 
 // run opens the file and then watches it until ctx ends.
@@ -57,8 +69,32 @@ func (p *preferences) run(ctx context.Context) {
 		return
 	}
 	store.Watch(ctx, p.changed, func(err error) {
-		p.s.log.Warn().Err(err).Msg("preferences: the last good ones stay in force")
+		if store.Last() == nil {
+			p.complain(err, msgPolicy)
+		} else {
+			p.complain(err, msgLastGood)
+		}
 	})
+}
+
+// complain logs trouble with the file and what follows from it, unless the same
+// trouble has just been logged.
+func (p *preferences) complain(err error, message string) {
+	p.mu.Lock()
+	last, told := p.complaints[err.Error()]
+	again := !told || time.Since(last) > complainEvery
+	if again {
+		p.complaints[err.Error()] = time.Now()
+	}
+	p.mu.Unlock()
+	if !again {
+		return
+	}
+	event := p.s.log.Warn().Err(err)
+	if e, ok := errors.AsType[*prefs.Error](err); ok && e.Hint() != "" {
+		event = event.Str("hint", e.Hint())
+	}
+	event.Msg(message)
 }
 
 // open tries to open the file until that works, ctx ends, or the file turns
@@ -79,7 +115,7 @@ func (p *preferences) open(ctx context.Context) Preferences {
 		case errors.Is(err, prefs.ErrCorrupt) || errors.Is(err, prefs.ErrNewerSchema):
 			p.fatal <- err
 		case first:
-			p.s.log.Warn().Err(err).Msg("preferences cannot be read: each server's auto_enable_new_capabilities decides")
+			p.complain(err, msgPolicy)
 		}
 		if first {
 			close(p.opened)

@@ -10,15 +10,26 @@ import (
 	"coffer/upstream"
 )
 
-// reconcileRetry is the pause before a write that found the file busy is tried
-// again.
-const reconcileRetry = 200 * time.Millisecond
+const (
+	// reconcileRetry is the pause before a write that found the file busy is
+	// tried again.
+	reconcileRetry = 200 * time.Millisecond
+	// tellBusy is how long the file must stay locked against writers to be worth
+	// a word: siblings are done in milliseconds.
+	tellBusy = 5 * time.Second
+	// lastRecord is how long a session that ends tries to record what it has
+	// not yet. It has to be gone 1.5 s after SIGTERM (design §9).
+	lastRecord = time.Second
+	// lastRetry is the pause between those attempts.
+	lastRetry = 20 * time.Millisecond
+)
 
 // reconciler records each listing in the preference file, beside the answers:
 // new keys get their rows, the times of all move. A list never waits for it.
 type reconciler struct {
 	s    *Session
 	wake chan struct{} // capacity 1
+	told string        // run's own: the trouble in the log that lasts; "": none
 
 	mu      sync.Mutex
 	waiting map[slot]listed // guarded by mu: newest listing of each slot that is not recorded yet
@@ -44,9 +55,9 @@ func (r *reconciler) add(at slot, l *upstream.Listing) {
 	}
 }
 
-// run records until ctx ends, and then once more what came last.
+// run records until ctx ends, and then what is left.
 func (r *reconciler) run(ctx context.Context) {
-	defer r.some(context.WithoutCancel(ctx))
+	defer r.finish(ctx)
 	for {
 		select {
 		case <-r.wake:
@@ -58,7 +69,7 @@ func (r *reconciler) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		for r.some(ctx) {
+		for began := time.Now(); r.some(ctx, time.Since(began) > tellBusy); {
 			select {
 			case <-time.After(reconcileRetry):
 			case <-ctx.Done():
@@ -68,9 +79,24 @@ func (r *reconciler) run(ctx context.Context) {
 	}
 }
 
-// some records what is waiting, one transaction for each server. It returns
-// true if the file was busy and the rest has to be tried again.
-func (r *reconciler) some(ctx context.Context) (again bool) {
+// finish records what is left when ctx has ended: siblings that start and end at
+// the same moment write too.
+func (r *reconciler) finish(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastRecord)
+	defer cancel()
+	for r.some(ctx, false) {
+		select {
+		case <-time.After(lastRetry):
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// some records what is waiting, one transaction for each list. It returns true
+// if the file was busy, or ctx ended before its turn came, and the rest has to
+// be tried again. With tell a busy file is worth a word.
+func (r *reconciler) some(ctx context.Context, tell bool) (again bool) {
 	store := r.s.prefs.get()
 	for at, l := range r.take() {
 		if store == nil {
@@ -84,14 +110,27 @@ func (r *reconciler) some(ctx context.Context) (again bool) {
 		lists := []prefs.Listed{{Type: prefTypes[at.kind], Keys: keys}}
 		_, err := store.Reconcile(ctx, spec.Name, lists, spec.AutoEnable, l.at)
 		switch {
-		case errors.Is(err, prefs.ErrBusy):
+		case errors.Is(err, prefs.ErrBusy), err != nil && ctx.Err() != nil:
 			r.putBack(at, l)
 			again = true
-		case err != nil && ctx.Err() == nil:
-			r.s.log.Debug().Err(err).Str("upstream", spec.Name).Msg("listing not recorded")
+			if tell {
+				r.complain(err)
+			}
+		case err != nil:
+			r.complain(err)
+		default:
+			r.told = ""
 		}
 	}
 	return again
+}
+
+// complain logs trouble, once while it lasts.
+func (r *reconciler) complain(err error) {
+	if text := err.Error(); text != r.told {
+		r.told = text
+		r.s.prefs.complain(err, msgUnwritten)
+	}
 }
 
 func (r *reconciler) take() map[slot]listed {

@@ -45,6 +45,19 @@ func (s *subscriptions) add(sub subscription, who subscriber) (first bool) {
 	return first
 }
 
+// heldAs returns the subscription that resources/subscribe made under a form.
+// Who would own that URI now is not the question: the lists may have changed.
+func (s *subscriptions) heldAs(form string) (sub subscription, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for sub, asked := range s.forms {
+		if asked[subscriber{form: form}] {
+			return sub, true
+		}
+	}
+	return subscription{}, false
+}
+
 // of returns all URIs of a server that somebody has subscribed to.
 func (s *subscriptions) of(server string) []string {
 	s.mu.Lock()
@@ -166,11 +179,13 @@ func (s *Session) unsubscribe(r *request) {
 		s.fail(r, invalidParams("%s needs one uri", r.Method))
 		return
 	}
-	o, found := s.catalog.find(form)
-	if !found || !s.subs.remove(subscription{s.specs[o.server].Name, o.uri}, subscriber{form: form}) {
+	sub, found := s.subs.heldAs(form)
+	if !found || !s.subs.remove(sub, subscriber{form: form}) {
 		r.Reply([]byte(`{}`))
 		return
 	}
+	server := slices.IndexFunc(s.specs, func(spec *upstream.Spec) bool { return spec.Name == sub.server })
+	o := owner{server: server, uri: sub.uri}
 	if c := s.forwardSubscription(r, o, token, func(bool) {}); c != nil {
 		s.soil(c)
 	}

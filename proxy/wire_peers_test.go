@@ -20,19 +20,21 @@ type wireClient struct {
 	w    *wire
 	to   *io.PipeWriter
 	from *io.PipeReader
+	done chan struct{} // closed when there is no more to read
 
 	mu   sync.Mutex
 	gate chan struct{} // guarded by mu: closed while the client reads
 }
 
 func newWireClient(w *wire, to *io.PipeWriter, from *io.PipeReader) *wireClient {
-	c := &wireClient{w: w, to: to, from: from, gate: make(chan struct{})}
+	c := &wireClient{w: w, to: to, from: from, done: make(chan struct{}), gate: make(chan struct{})}
 	close(c.gate)
 	return c
 }
 
 // read records what the client is sent, until coffer closes its stdout.
 func (c *wireClient) read() {
+	defer close(c.done)
 	r := bufio.NewReader(c.from)
 	for {
 		line, err := r.ReadBytes('\n')

@@ -178,12 +178,13 @@ func (w *wire) serve(config *upstream.Config, open func(context.Context) (proxy.
 		w.mu.Lock()
 		w.ended = true
 		w.mu.Unlock()
+		out.Close()
+		<-w.client.done // all that was written has been recorded
 		if err != nil {
 			w.record("C", fmt.Sprintf("(closed: %v)", err))
 		} else {
 			w.record("C", "(closed)")
 		}
-		out.Close()
 	}()
 }
 
