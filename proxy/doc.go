@@ -38,5 +38,5 @@
 //
 // HandleRequest decides the era of each request by its _meta. modern.go answers
 // what only 2026-07-28 has and gives results the form of the client's era;
-// listen.go holds its subscriptions; mrtr.go carries questions across eras.
+// listen.go holds its subscriptions; mrtr.go and parked.go carry questions across eras.
 package proxy

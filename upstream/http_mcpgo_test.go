@@ -86,7 +86,7 @@ func TestMCPGoStreamable(t *testing.T) {
 	front.Close()
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		t.Skip(err) // somebody else took the port
+		t.Fatal(err) // somebody else took the port
 	}
 	again := &httptest.Server{Listener: listener, Config: &http.Server{Handler: server.NewStreamableHTTPServer(newMCPGo(), server.WithEndpointPath("/mcp"))}}
 	again.Start()

@@ -487,7 +487,7 @@ func TestHTTPServerGoesAndComesBack(t *testing.T) {
 	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
-		t.Skip(err) // somebody else took the port
+		t.Fatal(err) // somebody else took the port
 	}
 	again := &httptest.Server{Listener: listener, Config: &http.Server{Handler: f}}
 	again.Start()
