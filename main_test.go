@@ -27,6 +27,7 @@ func TestMain(m *testing.M) {
 		"coffer":      main,
 		"mcpgoserver": mcpgoMain,
 		"httpadapter": adapterMain,
+		"prefswriter": prefsWriterMain,
 		"fakeserver": func() {
 			os.Exit(upstreamtest.Main(os.Args, os.Stdin, os.Stdout, os.Stderr))
 		},
