@@ -14,6 +14,7 @@ import (
 
 const (
 	defaultConfig = `{"mcpServers":{"fs":{"command":"fs"},"db":{"command":"db"}}}`
+	anySchema     = `"inputSchema":{"type":"object"}`
 	defaultClient = `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"wire","version":"1"}}`
 )
 
@@ -52,7 +53,8 @@ func (s *transcript) modern() (capabilities string, ok bool) {
 }
 
 // words are what stands for a text from the start: <<modern>> is the _meta of
-// a request of 2026-07-28, <<server>> that of a result.
+// a request of 2026-07-28, <<server>> that of a result, <<schema>> what every
+// tool must have, <<form>> what an elicitation must.
 func (s *transcript) words() map[string]string {
 	capabilities, ok := s.modern()
 	if !ok {
@@ -64,6 +66,8 @@ func (s *transcript) words() map[string]string {
 		"server":   `"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"coffer","version":"1.0"}}`,
 		"complete": `"resultType":"complete","_meta":{"io.modelcontextprotocol/serverInfo":{"name":"coffer","version":"1.0"}}`,
 		"listen":   `"io.modelcontextprotocol/subscriptionId"`,
+		"schema":   anySchema,
+		"form":     `"requestedSchema":{"type":"object","properties":{}}`,
 	}
 }
 

@@ -65,9 +65,12 @@ func match(text, got string, vars map[string]string) bool {
 }
 
 // fill returns the message that a line to send stands for.
-func fill(text string, vars map[string]string) ([]byte, error) {
+func fill(text string, vars map[string]string) ([]byte, error) { return fillWords(expand(text), vars) }
+
+// fillWords puts what they stand for in the places of words and variables.
+func fillWords(text string, vars map[string]string) ([]byte, error) {
 	var err error
-	text = placeholder.ReplaceAllStringFunc(expand(text), func(p string) string {
+	text = placeholder.ReplaceAllStringFunc(text, func(p string) string {
 		value, bound := vars[strings.Trim(p, "<>")]
 		if !bound {
 			err = errors.New(p + " stands for nothing yet")

@@ -41,6 +41,7 @@ func (c *wireClient) read() {
 		c.mu.Lock()
 		gate := c.gate
 		c.mu.Unlock()
+		c.w.say("C", true, line)
 		<-gate
 		if len(line) > 0 {
 			c.w.record("C", string(bytes.TrimSuffix(line, []byte("\n"))))
@@ -54,6 +55,9 @@ func (c *wireClient) read() {
 func (c *wireClient) send(line []byte) { c.write(append(bytes.Clone(line), '\n')) }
 
 func (c *wireClient) write(text []byte) {
+	for line := range bytes.Lines(text) {
+		c.w.say("C", false, line)
+	}
 	// An error means that the session has ended: the transcript shows that.
 	_, _ = c.to.Write(text)
 }
@@ -148,11 +152,12 @@ func (u *wireUpstream) dial() (io.ReadCloser, io.WriteCloser, error) {
 	}
 	c, from, to := u.server.Dial()
 	u.conns = append(u.conns, c)
-	return from, to, nil
+	return &heard{ReadCloser: from, w: u.w, label: u.label(c)}, to, nil
 }
 
 // watch records what the transcript has to tell.
 func (u *wireUpstream) watch(c *upstreamtest.Conn, m *jsonrpc.Message, line []byte) bool {
+	u.w.say(u.label(c), true, line)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if m != nil && m.Method != "" && u.auto[m.Method] {
@@ -188,7 +193,11 @@ func (u *wireUpstream) act(number int, text string) error {
 	verb, rest, _ := strings.Cut(text, " ")
 	switch verb {
 	case "offers":
-		return u.offer(rest)
+		filled, err := fillWords(rest, u.w.vars)
+		if err != nil {
+			return err
+		}
+		return u.offer(string(filled))
 	case "tells", "answers":
 		u.mu.Lock()
 		for method := range strings.FieldsSeq(rest) {
@@ -230,8 +239,7 @@ func (u *wireUpstream) offer(text string) error {
 	if what == "capabilities" || what == "instructions" || what == "versions" || what == "page" || what == "ttl" {
 		return u.describe(what, rest)
 	}
-	key, ok := map[string]string{"tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate"}[what]
-	if !ok {
+	if minimal[what] == "" {
 		return fmt.Errorf("an upstream cannot offer %q", what)
 	}
 	var items []json.RawMessage
@@ -248,10 +256,10 @@ func (u *wireUpstream) offer(text string) error {
 			name, count, many := strings.Cut(word, "*")
 			n, err := strconv.Atoi(count)
 			if !many || err != nil {
-				items = append(items, minimalItem(key, word))
+				items = append(items, minimalItem(what, word))
 			}
 			for i := range n {
-				items = append(items, minimalItem(key, name+strconv.Itoa(i+1)))
+				items = append(items, minimalItem(what, name+strconv.Itoa(i+1)))
 			}
 		}
 	}
@@ -270,13 +278,16 @@ func (u *wireUpstream) offer(text string) error {
 	return nil
 }
 
-// minimalItem is what a word stands for where an item is wanted.
-func minimalItem(key, word string) json.RawMessage {
-	extra := map[string]string{
-		"uri": `,"name":"` + word + `"`, "uriTemplate": `,"name":"` + word + `"`, "name": "",
-	}[key]
-	return fmt.Appendf(nil, `{%q:%q%s}`, key, word, extra)
+// minimal is what a word stands for where an item is wanted: no more than the
+// schemas require.
+var minimal = map[string]string{
+	"tools":     `{"name":%q,` + anySchema + `}`,
+	"prompts":   `{"name":%q}`,
+	"resources": `{"uri":%[1]q,"name":%[1]q}`,
+	"templates": `{"uriTemplate":%[1]q,"name":%[1]q}`,
 }
+
+func minimalItem(what, word string) json.RawMessage { return fmt.Appendf(nil, minimal[what], word) }
 
 // describe changes what the upstream says of itself at the next handshake.
 func (u *wireUpstream) describe(what, text string) (err error) {

@@ -46,7 +46,11 @@ func TestWire(t *testing.T) {
 			}
 			config := s.config(t)
 			var after []string
-			synctest.Test(t, func(t *testing.T) { after = playTranscript(t, s, config) })
+			var said []saying
+			synctest.Test(t, func(t *testing.T) { after, said = playTranscript(t, s, config) })
+			if !t.Failed() {
+				checkSchemas(t, s, said)
+			}
 			if *update {
 				if err := s.rewrite(path, after); err != nil {
 					t.Fatal(err)
@@ -81,10 +85,11 @@ type wire struct {
 	interrupt context.CancelFunc
 	vars      map[string]string // what <<name>> stands for
 
-	mu     sync.Mutex
-	events []event // guarded by mu: what has arrived and was not compared yet
-	log    bytes.Buffer
-	ended  bool // guarded by mu: Serve has returned
+	mu      sync.Mutex
+	events  []event // guarded by mu: what has arrived and was not compared yet
+	log     bytes.Buffer
+	ended   bool     // guarded by mu: Serve has returned
+	sayings []saying // guarded by mu: every line, of both directions
 }
 
 // event is a line that arrived somewhere.
@@ -118,14 +123,15 @@ func (w *wire) Write(p []byte) (int, error) {
 	return w.log.Write(p)
 }
 
-// playTranscript plays s and returns its session with what really came.
-func playTranscript(t *testing.T, s *transcript, config *upstream.Config) []string {
+// playTranscript plays s and returns its session with what really came, and
+// all that was said.
+func playTranscript(t *testing.T, s *transcript, config *upstream.Config) (after []string, said []saying) {
 	w := &wire{t: t, script: s, began: time.Now(), vars: s.words(), upstreams: map[string]*wireUpstream{}}
 	for i := range config.Servers {
 		w.addUpstream(config.Servers[i].Name)
 	}
 	for _, f := range s.archive.Files {
-		if w.upstreams[f.Name] == nil && !slices.Contains([]string{"config.json", "client", "prefs", "session"}, f.Name) {
+		if w.upstreams[f.Name] == nil && !slices.Contains([]string{"config.json", "client", "prefs", "faults", "session"}, f.Name) {
 			t.Fatalf("%s: section %q is of no server", s.name, f.Name)
 		}
 	}
@@ -135,9 +141,11 @@ func playTranscript(t *testing.T, s *transcript, config *upstream.Config) []stri
 		t.Fatal(err)
 	}
 	w.serve(config, open)
-	defer w.end()
+	defer func() {
+		w.end()
+		said = w.sayings
+	}()
 	w.greet()
-	var after []string
 	for i := range blocks {
 		b := &blocks[i]
 		for _, a := range b.actions {
@@ -153,7 +161,7 @@ func playTranscript(t *testing.T, s *transcript, config *upstream.Config) []stri
 		}
 		after = append(after, b.lines(got, report == "")...)
 	}
-	return after
+	return after, nil
 }
 
 // serve starts the session.
