@@ -76,10 +76,29 @@ func (s *Server) answer(m *jsonrpc.Message) []byte {
 		return nil
 	}
 	result, object := s.reply(m)
-	if object == nil && jsonrpc.Lookup(m.Params, "_meta", metaVersion) != nil {
+	if object != nil {
+		return (&jsonrpc.Message{ID: m.ID, Error: object}).Append(nil)
+	}
+	return s.result(m, result)
+}
+
+// result returns the answer with a result to a request, with what its era
+// demands unless the result has a type already.
+func (s *Server) result(m *jsonrpc.Message, result []byte) []byte {
+	if isModern(m) && jsonrpc.Lookup(result, "resultType") == nil {
 		result = s.completed(m.Method, result)
 	}
-	return (&jsonrpc.Message{ID: m.ID, Result: result, Error: object}).Append(nil)
+	return (&jsonrpc.Message{ID: m.ID, Result: result}).Append(nil)
+}
+
+// isModern reports whether a request is of 2026-07-28.
+func isModern(m *jsonrpc.Message) bool { return jsonrpc.Lookup(m.Params, "_meta", metaVersion) != nil }
+
+// speaksModern reports whether the Server speaks 2026-07-28.
+func (s *Server) speaksModern() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.script.Versions, modern)
 }
 
 // reply returns the result or the error object for a request.

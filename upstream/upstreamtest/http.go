@@ -73,6 +73,24 @@ func (s *Server) begin() (c *Conn, id string) {
 	return c, id
 }
 
+// stateless returns the Conn of all that comes without a session, as it does in
+// 2026-07-28.
+func (s *Server) stateless() *Conn {
+	s.mu.Lock()
+	c := s.modern
+	s.mu.Unlock()
+	if c != nil {
+		return c
+	}
+	fresh := s.connect(func(int) {})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.modern == nil {
+		s.modern = fresh
+	}
+	return s.modern
+}
+
 func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -84,19 +102,25 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var c *Conn
-	if m.Method == "initialize" {
+	stateless := s.speaksModern() && isModern(m)
+	switch {
+	case stateless:
+		c = s.stateless()
+	case m.Method == "initialize":
 		var id string
 		c, id = s.begin()
 		w.Header().Set(sessionHeader, id)
-	} else if c = s.session(w, r); c == nil {
-		return
+	default:
+		if c = s.session(w, r); c == nil {
+			return
+		}
 	}
 	s.mu.Lock()
-	events := s.script.SSE && m.IsRequest()
+	events := (s.script.SSE || stateless) && m.IsRequest()
 	s.mu.Unlock()
 
 	// The answer comes through an outbox of the POST's own, which it closes.
-	own, out, status := newOutbox(), c.out, 0
+	own, out, status := newOutbox(c.traceSent), c.out, 0
 	if events {
 		out = own
 	}
@@ -126,6 +150,9 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request) {
 		to = eventWriter{w}
 	}
 	own.drain(to, ctx.Done())
+	if stateless && r.Context().Err() != nil {
+		c.givenUp(m)
+	}
 	switch {
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler) // a crash: the client sees the connection end

@@ -9,6 +9,8 @@ import (
 // outbox is a queue of lines without a bound: a Server never waits for its
 // client.
 type outbox struct {
+	trace func(line []byte) // is given each line before anyone else
+
 	mu      sync.Mutex
 	lines   [][]byte      // guarded by mu, as are all below
 	readers int           // who is in drain
@@ -17,7 +19,9 @@ type outbox struct {
 	changed chan struct{} // closed and replaced at each change
 }
 
-func newOutbox() *outbox { return &outbox{changed: make(chan struct{})} }
+func newOutbox(trace func(line []byte)) *outbox {
+	return &outbox{trace: trace, changed: make(chan struct{})}
+}
 
 // change makes a change and wakes those who wait for one.
 func (o *outbox) change(f func()) {
@@ -28,7 +32,10 @@ func (o *outbox) change(f func()) {
 	o.changed = make(chan struct{})
 }
 
-func (o *outbox) put(line []byte) { o.change(func() { o.lines = append(o.lines, line) }) }
+func (o *outbox) put(line []byte) {
+	o.trace(line)
+	o.change(func() { o.lines = append(o.lines, line) })
+}
 
 func (o *outbox) close() { o.change(func() { o.closed = true }) }
 

@@ -41,6 +41,10 @@ type Script struct {
 	// line: what was sent twice is there twice, over all restarts.
 	Log string `json:"log,omitempty"`
 
+	// Trace is a file for all that is said, in order: the connection's number,
+	// ">" for what it sends or "<" for what it receives, and the message.
+	Trace string `json:"trace,omitempty"`
+
 	// Of the command only: lines for stdout (which are no protocol) and stderr
 	// as it starts; to exit with a code after them; to stay when stdin ends or
 	// TERM comes; how many processes to start that stay as well; a file to
@@ -69,20 +73,33 @@ type Rule struct {
 	Key    string `json:"key,omitempty"`
 	Nth    int    `json:"nth,omitempty"`
 
-	// Wait passes before anything else. Other messages are dealt with
-	// meanwhile.
-	Wait Duration `json:"wait,omitempty"`
+	// Wait passes before anything else, and a message of the method After must
+	// have come, ever; a POST of 2026-07-28 that its client gives up is a
+	// notifications/cancelled. Other messages are dealt with meanwhile.
+	Wait  Duration `json:"wait,omitempty"`
+	After string   `json:"after,omitempty"`
 	// Status refuses the POST with it (HTTP only).
 	Status int `json:"status,omitempty"`
 	// Send are messages to send first. In them "$token" and "$id" stand for
-	// the request's progress token and id.
+	// the request's progress token and id. In 2026-07-28 what belongs to
+	// subscriptions goes to those who subscribed.
 	Send []json.RawMessage `json:"send,omitempty"`
+	// Ask are questions to the client, one after the other: each waits for its
+	// answer, or in 2026-07-28 for the retry that brings it. "$answers" in
+	// Result stands for all of them, as an array.
+	Ask []Question `json:"ask,omitempty"`
 	// Die ends the connection (of the command: the process, with that code).
 	Die *int `json:"die,omitempty"`
 	// Result or Error answers. Silent has no answer sent.
 	Result json.RawMessage `json:"result,omitempty"`
 	Error  json.RawMessage `json:"error,omitempty"`
 	Silent bool            `json:"silent,omitempty"`
+}
+
+// Question is a request of a Server to its client.
+type Question struct {
+	Method string          `json:"method"`
+	Params json.RawMessage `json:"params,omitempty"`
 }
 
 // Duration is a time.Duration that is written as Go does, "1.5s".

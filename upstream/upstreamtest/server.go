@@ -7,7 +7,7 @@
 // answers as a good server does; Rules make it do otherwise, and Watch takes
 // messages out of its hands, so that a test can answer them line by line.
 //
-// It speaks the handshake era, and over pipes 2026-07-28 if its Script says so.
+// It speaks the handshake era, and 2026-07-28 if its Script says so.
 // answer.go is all that knows of methods.
 package upstreamtest
 
@@ -17,7 +17,6 @@ import (
 	"errors"
 	"io"
 	"os"
-	"slices"
 	"sync"
 	"time"
 
@@ -34,15 +33,17 @@ type Server struct {
 	Left func(c *Conn)
 
 	mu     sync.Mutex
-	script Script           // guarded by mu, as are all below
-	counts map[int]int      // rule -> messages that it was about
-	dials  int              // connections so far
-	open   map[string]*Conn // HTTP sessions by id
+	script Script                   // guarded by mu, as are all below
+	counts map[int]int              // rule -> messages that it was about
+	dials  int                      // connections so far
+	open   map[string]*Conn         // HTTP sessions by id
+	modern *Conn                    // all of HTTP that has no session, or nil
+	seen   map[string]chan struct{} // method -> closed when a message of it has come
 }
 
 // NewServer returns a Server that acts by script.
 func NewServer(script Script) *Server {
-	s := &Server{script: script, counts: map[int]int{}, open: map[string]*Conn{}}
+	s := &Server{script: script, counts: map[int]int{}, open: map[string]*Conn{}, seen: map[string]chan struct{}{}}
 	if script.Log != "" {
 		old, _ := os.ReadFile(script.Log) // not there: nothing was received yet
 		for line := range bytes.Lines(old) {
@@ -73,6 +74,10 @@ type Conn struct {
 
 	done chan struct{} // closed when the connection is over
 	once sync.Once
+
+	mu      sync.Mutex
+	asking  map[string]chan []byte // guarded by mu: id of a question -> who waits for the answer
+	listens map[string]listen      // guarded by mu: id of an open subscriptions/listen -> it
 }
 
 // connect returns a new Conn. kill is called at most once.
@@ -80,7 +85,12 @@ func (s *Server) connect(kill func(code int)) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dials++
-	return &Conn{Number: s.dials, server: s, out: newOutbox(), kill: kill, done: make(chan struct{})}
+	c := &Conn{
+		Number: s.dials, server: s, kill: kill, done: make(chan struct{}),
+		asking: map[string]chan []byte{}, listens: map[string]listen{},
+	}
+	c.out = newOutbox(c.traceSent)
+	return c
 }
 
 // Send sends line, which must not contain a line end, whatever it is.
@@ -156,28 +166,35 @@ func (c *Conn) take(line []byte, out *outbox, answered func(answer []byte, statu
 		m = nil
 	}
 	s.log(line)
+	c.trace('<', line)
 	if s.Watch != nil && s.Watch(c, m, line) {
 		return
 	}
 	if m == nil {
 		return
 	}
+	c.note(m)
 	rule := s.ruleFor(m)
-	if rule == nil && m.Method == "subscriptions/listen" && m.IsRequest() && s.listens() {
-		out.put(acknowledgement(m)) // and the answer comes never
+	if rule == nil && m.Method == "subscriptions/listen" && m.IsRequest() && s.speaksModern() {
+		c.subscribe(m, out) // and the answer comes never
 		return
 	}
 	if rule == nil {
 		answered(s.answer(m), 0)
 		return
 	}
-	if rule.Wait == 0 {
+	if rule.Wait == 0 && rule.After == "" {
 		c.follow(rule, m, out, answered)
 		return
 	}
 	go func() {
 		select {
 		case <-time.After(time.Duration(rule.Wait)):
+		case <-c.done:
+			return
+		}
+		select {
+		case <-s.until(rule.After):
 			c.follow(rule, m, out, answered)
 		case <-c.done:
 		}
@@ -191,16 +208,20 @@ func (c *Conn) follow(rule *Rule, m *jsonrpc.Message, out *outbox, answered func
 		return
 	}
 	for _, text := range rule.Send {
-		out.put(filled(text, m))
+		if line := filled(text, m); !c.announce(line) {
+			out.put(line)
+		}
 	}
 	switch {
+	case m.ID != nil && len(rule.Ask) > 0:
+		c.ask(rule, m, out, func(answer []byte) { answered(answer, 0) })
 	case rule.Die != nil:
 		out.flush()
 		c.Die(*rule.Die)
 	case rule.Silent:
 		answered(nil, 0)
 	case m.ID != nil && rule.Result != nil:
-		answered((&jsonrpc.Message{ID: m.ID, Result: rule.Result}).Append(nil), 0)
+		answered(c.server.result(m, rule.Result), 0)
 	case m.ID != nil && rule.Error != nil:
 		answered((&jsonrpc.Message{ID: m.ID, Error: rule.Error}).Append(nil), 0)
 	default:
@@ -230,13 +251,6 @@ func (s *Server) ruleFor(m *jsonrpc.Message) *Rule {
 		}
 	}
 	return nil
-}
-
-// listens reports whether the Server knows subscriptions/listen.
-func (s *Server) listens() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Contains(s.script.Versions, modern)
 }
 
 // log appends line to the script's log.
