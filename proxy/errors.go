@@ -87,6 +87,12 @@ func relayedError(e *jsonrpc.Error, modern bool) []byte {
 	return e.Raw
 }
 
+// missingCapability returns the error object of 2026-07-28 for a request that
+// needs capabilities, a raw object, that its client has not declared.
+func missingCapability(message string, capabilities []byte) []byte {
+	return jsonrpc.ErrorObject(codeMissingCapability, message, jsonrpc.Set([]byte(`{}`), "requiredCapabilities", capabilities))
+}
+
 // reasonOf returns the data.code of an upstream's failure.
 func reasonOf(err error) string {
 	if errors.Is(err, upstream.ErrTimeout) {

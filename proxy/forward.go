@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"sync"
 
 	"coffer/jsonrpc"
@@ -158,13 +159,30 @@ func (x *exchange) done(a jsonrpc.Answer) {
 	x.over(true)
 }
 
-// refused passes an upstream's error on.
+// lacks returns the capability for want of which the upstream may have failed,
+// or "".
+func (x *exchange) lacks() string {
+	if x.parked == nil {
+		return ""
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.parked.lacks
+}
+
+// refused passes an upstream's error on. One that comes of a capability that
+// the client has not declared is to be told as such (2026-07-28, basic,
+// "Capabilities").
 func (x *exchange) refused(r *request, c *upstream.Conn, e *jsonrpc.Error) {
 	if e.Code == jsonrpc.CodeMethodNotFound || e.Code == jsonrpc.CodeInvalidParams {
 		x.s.doubt(x.server, r.Method)
 	}
 	if r.modern && e.Code == codeURLNeeded {
 		x.s.askByURL(r, x.s.specs[x.server].Name, e)
+		return
+	}
+	if lacks := x.lacks(); lacks != "" {
+		r.Fail(missingCapability(e.Message, fmt.Appendf(nil, `{%q:{}}`, lacks)))
 		return
 	}
 	object := relayedError(e, r.modern)

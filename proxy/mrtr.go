@@ -173,7 +173,7 @@ func (s *Session) takeBack(round []*question) {
 // into a question of 2026-07-28. The retry is a call like any other.
 func (s *Session) askByURL(r *request, server string, e *jsonrpc.Error) {
 	if !r.declares("elicitation", "url") {
-		r.Fail(jsonrpc.ErrorObject(codeMissingCapability, e.Message, []byte(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`)))
+		r.Fail(missingCapability(e.Message, []byte(`{"elicitation":{"url":{}}}`)))
 		return
 	}
 	questions := []byte(`{}`)

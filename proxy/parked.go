@@ -43,6 +43,7 @@ type parkedCall struct {
 	due       *time.Timer                 // until the questions go out, or the client is too late
 	token     string
 	answer    *jsonrpc.Answer // came while no request was open
+	lacks     string          // capability that the upstream needed and the client does not have, or ""
 }
 
 func newParking(s *Session) *parking {
@@ -112,6 +113,7 @@ func (p *parking) ask(c *upstream.Conn, q *jsonrpc.Request, capability string) {
 	p.mu.Lock()
 	x := p.asker(c, capability)
 	if x == nil {
+		p.noteLack(c, capability)
 		p.mu.Unlock()
 		q.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+q.Method, nil))
 		return
@@ -147,6 +149,27 @@ func (p *parking) asker(c *upstream.Conn, capability string) *exchange {
 		}
 	}
 	return parked
+}
+
+// noteLack notes that a call needed what its client cannot do, if only one can
+// have asked for it. p.mu is held.
+func (p *parking) noteLack(c *upstream.Conn, capability string) {
+	var only *exchange
+	for _, x := range p.running {
+		x.mu.Lock()
+		on := x.u != nil && x.u.Conn() == c
+		x.mu.Unlock()
+		if on && only != nil {
+			return
+		} else if on {
+			only = x
+		}
+	}
+	if only != nil {
+		only.mu.Lock()
+		only.parked.lacks = capability
+		only.mu.Unlock()
+	}
 }
 
 // takeBack forgets a question that its upstream has cancelled.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -45,6 +46,7 @@ type Conn struct {
 	rpc     *jsonrpc.Conn
 	link    link
 	agreed  atomic.Pointer[hello] // nil until the handshake is done
+	told    []byte                // raw capabilities of the client that initialize carried; set before agreed
 
 	probing   atomic.Pointer[jsonrpc.Call]             // server/discover, where a server that may not know it was asked
 	listening listening                                // modern connections only
@@ -310,6 +312,21 @@ func (c *Conn) Err() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.err
+}
+
+// outgrown reports whether the server was told less at the handshake than the
+// client can do by now.
+func (c *Conn) outgrown() bool {
+	return !c.Modern() && !bytes.Equal(c.told, c.server.set.who().Capabilities)
+}
+
+// leave ends the use of a Conn that is not given to anyone any more.
+func (c *Conn) leave() {
+	c.mu.Lock()
+	c.up = false // its end is told of once
+	c.mu.Unlock()
+	c.handler.Down(c)
+	c.retire()
 }
 
 // retire has the Conn stopped as soon as no call is open on it.

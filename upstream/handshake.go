@@ -65,6 +65,7 @@ func (s *Server) open(ctx context.Context) (*Conn, error) {
 
 // initialize performs the handshake (MCP 2025-11-25, basic/lifecycle).
 func (c *Conn) initialize(ctx context.Context, client Client) error {
+	c.told = client.Capabilities
 	params := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":%s,"clientInfo":%s}`, askedVersion, client.Capabilities, client.info())
 	result, err := c.call(ctx, "initialize", params)
 	if err != nil {

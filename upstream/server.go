@@ -129,14 +129,21 @@ func (s *Server) connect(d *dial) {
 	}
 	s.mu.Lock()
 	s.dial = nil
-	if err == nil {
-		s.conn = c
-		d.conn = c
-	} else {
+	stale := false
+	if err != nil {
 		d.err = unavailable(s.Name(), err)
 		s.failed(d.err)
+	} else if stale = c.outgrown(); !stale {
+		s.conn = c
+		d.conn = c
 	}
 	s.mu.Unlock()
+	if stale {
+		c.leave()
+		d.conn, d.err = s.Connect(ctx)
+		close(d.done)
+		return
+	}
 	if err == nil {
 		s.log.Info().Dur("took", time.Since(began)).Str("version", c.Version()).Msg("connected")
 		if lost := c.Err(); lost != nil {
@@ -207,11 +214,15 @@ func (s *Server) Evict(c *Conn) {
 	}
 	s.mu.Unlock()
 	if current {
-		c.mu.Lock()
-		c.up = false // its end is told of once
-		c.mu.Unlock()
-		s.set.opts.Handler.Down(c)
-		c.retire()
+		c.leave()
+	}
+}
+
+// outgrow evicts a connection whose server was told less of the client than is
+// known now.
+func (s *Server) outgrow() {
+	if c := s.Ready(); c != nil && c.outgrown() {
+		s.Evict(c)
 	}
 }
 

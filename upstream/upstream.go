@@ -13,11 +13,14 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"sync"
 
 	"github.com/rs/zerolog"
+
+	"coffer/jsonrpc"
 )
 
 // Client is what upstreams are told of the downstream client.
@@ -49,6 +52,7 @@ type Set struct {
 
 	mu     sync.Mutex
 	client *Client // guarded by mu: nil until Start
+	heard  []byte  // guarded by mu: the capabilities of the newest Start
 	closed bool    // guarded by mu: no task may start any more
 	end    ladder  // guarded by mu: how links are stopped
 }
@@ -76,21 +80,39 @@ func (s *Set) Servers() []*Server { return s.servers }
 func (s *Set) Server(name string) *Server { return s.byName[name] }
 
 // Start tells the Set who the client is and connects to every server, all at
-// once. It does not wait. Only the first call counts: what a legacy upstream
-// was told at its handshake cannot be taken back.
+// once. It does not wait. A client of 2026-07-28 says in each request what it
+// can do: a later call counts if that is more than before. What a legacy
+// upstream was told at its handshake cannot be added to, so those get a fresh
+// connection.
 func (s *Set) Start(client Client) {
 	s.mu.Lock()
-	first := s.client == nil
+	first, more := s.client == nil, false
 	if first {
 		s.client = &client
+	} else if !bytes.Equal(client.Capabilities, s.heard) {
+		s.client.Capabilities, more = joined(s.client.Capabilities, client.Capabilities)
 	}
+	s.heard = client.Capabilities
 	s.mu.Unlock()
-	if !first {
-		return
-	}
 	for _, server := range s.servers {
-		server.attempt()
+		if more {
+			server.outgrow()
+		}
+		if first || more {
+			server.attempt()
+		}
 	}
+}
+
+// joined returns capabilities with those of more that they lack, and whether
+// there were any.
+func joined(capabilities, more []byte) (all []byte, grown bool) {
+	jsonrpc.Members(more, func(key string, value []byte) {
+		if jsonrpc.Lookup(capabilities, key) == nil {
+			capabilities, grown = jsonrpc.Set(capabilities, key, value), true
+		}
+	})
+	return capabilities, grown
 }
 
 // who returns the client that Start was told of.
