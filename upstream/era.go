@@ -179,6 +179,9 @@ func (c *Conn) afterProbe(ctx context.Context, client Client, err error) error {
 		case codeHeaderMismatch, codeMissingCapability:
 			return fmt.Errorf("server/discover: %w", err)
 		case codeUnsupportedVersion:
+			if speaksModern(refusal.Raw) { // it was not ready, or confused: it has to be asked again
+				return c.discover(ctx, client)
+			}
 			if !speaksLegacy(refusal.Raw) {
 				return fmt.Errorf("server/discover: it speaks none of our protocol versions: %w", err)
 			}
@@ -193,6 +196,15 @@ func speaksLegacy(refusal []byte) bool {
 	supported, _ := jsonrpc.Elements(jsonrpc.Lookup(refusal, "data", "supported"))
 	return slices.ContainsFunc(supported, isLegacy)
 }
+
+// speaksModern reports whether a server's list of versions has ours of the
+// newer era.
+func speaksModern(refusal []byte) bool {
+	supported, _ := jsonrpc.Elements(jsonrpc.Lookup(refusal, "data", "supported"))
+	return slices.ContainsFunc(supported, isModern)
+}
+
+func isModern(raw []byte) bool { return string(raw) == `"`+ModernVersion+`"` }
 
 func isLegacy(raw []byte) bool {
 	version, _ := jsonrpc.Text(raw)
@@ -223,7 +235,7 @@ func (c *Conn) discovered(a jsonrpc.Answer) error {
 	if !ok {
 		return fmt.Errorf("server/discover: %w", errNotModern) // an answer to anything at all
 	}
-	if !slices.ContainsFunc(versions, func(v []byte) bool { return string(v) == `"`+ModernVersion+`"` }) {
+	if !slices.ContainsFunc(versions, isModern) {
 		if slices.ContainsFunc(versions, isLegacy) {
 			return fmt.Errorf("server/discover: %w", errNotModern)
 		}
