@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		"mcpgoserver": mcpgoMain,
 		"httpadapter": adapterMain,
 		"prefswriter": prefsWriterMain,
+		"soakserver":  soakServerMain,
 		"fakeserver": func() {
 			os.Exit(upstreamtest.Main(os.Args, os.Stdin, os.Stdout, os.Stderr))
 		},

@@ -138,6 +138,8 @@ type liveCoffer struct {
 	log   string          // the file of its stderr
 	told  chan liveNotice // the list_changed that came; never full
 	ended chan struct{}   // closed when its stdout was closed
+	lag   atomic.Int64    // nanoseconds that the client takes over each line
+	stray atomic.Int64    // answers to what was not asked, or was answered before
 
 	mu      sync.Mutex
 	id      int                        // guarded by mu, as is all below: the newest request's
@@ -172,8 +174,9 @@ func (a liveAnswer) String() string {
 	return "result " + string(a.Result)
 }
 
-// launch starts a coffer; it has been told nothing yet.
-func (w *liveWorld) launch(t *testing.T, config string) *liveCoffer {
+// launch starts a coffer, with env in its environment; it has been told nothing
+// yet.
+func (w *liveWorld) launch(t *testing.T, config string, env ...string) *liveCoffer {
 	t.Helper()
 	c := &liveCoffer{told: make(chan liveNotice, 1<<14), ended: make(chan struct{}), waiting: map[string]chan liveAnswer{}}
 	log, err := os.CreateTemp(w.folder, "log-*")
@@ -184,6 +187,7 @@ func (w *liveWorld) launch(t *testing.T, config string) *liveCoffer {
 	c.log = log.Name()
 	c.cmd = exec.Command(cofferBinary(t), "serve", "--config", config, "--db", w.db)
 	c.cmd.Stderr = log
+	c.cmd.Env = append(os.Environ(), env...)
 	if c.stdin, err = c.cmd.StdinPipe(); err != nil {
 		t.Fatal(err)
 	}
@@ -270,20 +274,17 @@ func (c *liveCoffer) read(stdout io.Reader) {
 		c.mu.Unlock()
 		if asked != nil {
 			asked <- a
+		} else {
+			c.stray.Add(1)
 		}
+		time.Sleep(time.Duration(c.lag.Load()))
 	}
 	close(c.ended)
 }
 
 // ask sends a request and waits for its answer. Goroutines may share c.
 func (c *liveCoffer) ask(method, params string) (liveAnswer, error) {
-	answer := make(chan liveAnswer, 1)
-	c.mu.Lock()
-	c.id++
-	id := fmt.Sprint(c.id)
-	c.waiting[id] = answer
-	_, err := fmt.Fprintf(c.stdin, `{"jsonrpc":"2.0","id":%s,"method":%q,"params":%s}`+"\n", id, method, params)
-	c.mu.Unlock()
+	answer, _, err := c.send(method, params)
 	if err != nil {
 		return liveAnswer{}, err
 	}
@@ -295,6 +296,25 @@ func (c *liveCoffer) ask(method, params string) (liveAnswer, error) {
 	case <-time.After(liveLimit):
 		return liveAnswer{}, fmt.Errorf("%s %s: no answer", method, params)
 	}
+}
+
+// send sends a request and returns where its answer will be, and its id.
+func (c *liveCoffer) send(method, params string) (answer chan liveAnswer, id int, err error) {
+	answer = make(chan liveAnswer, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.id++
+	c.waiting[fmt.Sprint(c.id)] = answer
+	_, err = fmt.Fprintf(c.stdin, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", c.id, method, params)
+	return answer, c.id, err
+}
+
+// tell sends a notification.
+func (c *liveCoffer) tell(method, params string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	_, err := fmt.Fprintf(c.stdin, `{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", method, params)
+	return err
 }
 
 // callTool calls a tool.
