@@ -113,7 +113,7 @@ func (p *program) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			{Name: "serve", Usage: "be the MCP server: the proxy on stdin and stdout", Action: p.serve},
-			group("mcp", "look at the servers of the config and talk to them", p.mcpCommands()),
+			p.mcpGroup(),
 			group("prefs", "say what clients may see and use", p.prefsCommands()),
 			{Name: "demo", Usage: "show in a second what coffer does, with throw-away files", Action: p.demo},
 			{Name: "completion", Usage: "print a completion script for a shell", ArgsUsage: "bash|zsh|fish", Action: p.completion},
@@ -211,6 +211,10 @@ func (p *program) serve(c *cli.Context) error {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	in, out, restore := unblock(p.stdin, p.stdout)
 	defer restore()
+	defer upstream.Adopt(log)()
+	ctx, leave := context.WithCancel(c.Context)
+	defer leave()
+	defer whenDeaf(out, leave)()
 	session := proxy.New(proxy.Options{
 		Config:  config,
 		Environ: os.Environ(),
@@ -224,7 +228,7 @@ func (p *program) serve(c *cli.Context) error {
 			return store, nil
 		},
 	})
-	return session.Serve(c.Context, in, out)
+	return session.Serve(ctx, in, out)
 }
 
 // announce logs what a person who wonders why a server is missing looks for.

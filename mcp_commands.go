@@ -27,6 +27,22 @@ func typeFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "type", Usage: "only this `TYPE`: tool, resource, resource_template or prompt; may be repeated"}
 }
 
+// mcpGroup is `coffer mcp`. When one of its commands is done, nothing that a
+// server has started is left.
+func (p *program) mcpGroup() *cli.Command {
+	mcp := group("mcp", "look at the servers of the config and talk to them", p.mcpCommands())
+	end := func() {}
+	mcp.Before = func(*cli.Context) error {
+		end = upstream.Adopt(zerolog.Nop())
+		return nil
+	}
+	mcp.After = func(*cli.Context) error {
+		end()
+		return nil
+	}
+	return mcp
+}
+
 // mcpCommands are the commands of `coffer mcp`.
 func (p *program) mcpCommands() []*cli.Command {
 	return []*cli.Command{

@@ -133,13 +133,14 @@ func (w *liveWorld) command(t *testing.T, args ...string) (code int, stdout, std
 
 // liveCoffer is a running coffer serve, and its client.
 type liveCoffer struct {
-	cmd   *exec.Cmd
-	stdin io.WriteCloser
-	log   string          // the file of its stderr
-	told  chan liveNotice // the list_changed that came; never full
-	ended chan struct{}   // closed when its stdout was closed
-	lag   atomic.Int64    // nanoseconds that the client takes over each line
-	stray atomic.Int64    // answers to what was not asked, or was answered before
+	cmd    *exec.Cmd
+	stdin  io.WriteCloser
+	stdout io.Closer
+	log    string          // the file of its stderr
+	told   chan liveNotice // the list_changed that came; never full
+	ended  chan struct{}   // closed when its stdout was closed
+	lag    atomic.Int64    // nanoseconds that the client takes over each line
+	stray  atomic.Int64    // answers to what was not asked, or was answered before
 
 	mu      sync.Mutex
 	id      int                        // guarded by mu, as is all below: the newest request's
@@ -195,6 +196,7 @@ func (w *liveWorld) launch(t *testing.T, config string, env ...string) *liveCoff
 	if err != nil {
 		t.Fatal(err)
 	}
+	c.stdout = stdout
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

@@ -5,8 +5,11 @@ package main
 import (
 	"io"
 	"os"
+	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // unblock puts stdin and stdout, where they are pipes or sockets, into
@@ -68,4 +71,51 @@ func pollable(stream any) (file *os.File, restore func()) {
 		held = append(held, file)
 	})
 	return file, restore
+}
+
+// whenDeaf calls tell when nobody can read out any more, which a coffer that has
+// nothing to say would not notice: its stdin may be held open by others that its
+// client has started. stop ends the watch. Of what is neither a pipe nor a
+// socket nothing can be told.
+//
+// It waits on a duplicate of the descriptor, since a wait keeps others from
+// using it, and for reading: to be readable is to be closed, there.
+func whenDeaf(out io.Writer, tell func()) (stop func()) {
+	f, ok := out.(*os.File)
+	if !ok || f.SetDeadline(time.Time{}) != nil {
+		return func() {}
+	}
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return func() {}
+	}
+	copied := -1
+	raw.Control(func(fd uintptr) {
+		copied, err = unix.FcntlInt(fd, unix.F_DUPFD_CLOEXEC, 0)
+	})
+	if copied < 0 || err != nil {
+		return func() {}
+	}
+	other := os.NewFile(uintptr(copied), f.Name())
+	if raw, err = other.SyscallConn(); err != nil {
+		other.Close()
+		return func() {}
+	}
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		if raw.Read(deaf) == nil { // else it has been closed by stop
+			tell()
+		}
+	})
+	return func() {
+		other.Close()
+		watch.Wait()
+	}
+}
+
+// deaf reports whether the other end of a pipe or socket is closed.
+func deaf(fd uintptr) bool {
+	fds := []unix.PollFd{{Fd: int32(fd)}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n > 0 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }

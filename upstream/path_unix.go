@@ -62,7 +62,10 @@ func shellPath(ctx context.Context, shell string, timeout time.Duration) (string
 	// Linux sends the parent-death signal when the thread that forked ends.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	err := cmd.Run()
+	err := ownStart(cmd)
+	if err == nil {
+		err = ownWait(cmd)
+	}
 	if cmd.Process != nil {
 		killGroup() // what the shell left behind, if it ended by itself
 	}

@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync"
 	"syscall"
+
+	"github.com/rs/zerolog"
 )
 
 // childAttr puts a child in a group of its own, and has the kernel kill it
@@ -18,9 +20,10 @@ func childAttr() *syscall.SysProcAttr {
 // process (prctl(2), PR_SET_PDEATHSIG), and the runtime ends threads as it
 // likes; this one it keeps until close.
 type forker struct {
-	once sync.Once
-	jobs chan forkJob
-	done chan struct{} // closed when the thread's goroutine has returned
+	once  sync.Once
+	jobs  chan forkJob
+	done  chan struct{} // closed when the thread's goroutine has returned
+	guard guard
 }
 
 type forkJob struct {
@@ -33,8 +36,8 @@ type forkResult struct {
 	err   error
 }
 
-func newForker() *forker {
-	return &forker{jobs: make(chan forkJob), done: make(chan struct{})}
+func newForker(log zerolog.Logger) *forker {
+	return &forker{jobs: make(chan forkJob), done: make(chan struct{}), guard: guard{log: log}}
 }
 
 // start starts cmd in a group of its own.
@@ -52,9 +55,16 @@ func (f *forker) run() {
 	runtime.LockOSThread()
 	for job := range f.jobs {
 		g, err := startGroup(job.cmd)
+		if err == nil {
+			f.guard.watch(g)
+		}
 		job.result <- forkResult{g, err}
+		f.guard.start()
 	}
 }
+
+// ended says that a group is empty, or will be by no doing of ours.
+func (f *forker) ended(g group) { f.guard.unwatch(g) }
 
 // close ends the thread. All children must be gone, and start not be called
 // any more.
@@ -62,4 +72,5 @@ func (f *forker) close() {
 	close(f.jobs)
 	f.once.Do(func() { close(f.done) })
 	<-f.done
+	f.guard.close()
 }

@@ -5,17 +5,29 @@ package upstream
 import (
 	"os/exec"
 	"syscall"
+
+	"github.com/rs/zerolog"
 )
 
 // childAttr puts a child in a group of its own. There is no parent-death
-// signal here: if we are killed, children see their stdin close.
+// signal here: if we are killed, the guard kills it.
 func childAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // forker starts children.
-type forker struct{}
+type forker struct{ guard guard }
 
-func newForker() *forker { return &forker{} }
+func newForker(log zerolog.Logger) *forker { return &forker{guard{log: log}} }
 
-func (*forker) start(cmd *exec.Cmd) (group, error) { return startGroup(cmd) }
+func (f *forker) start(cmd *exec.Cmd) (group, error) {
+	g, err := startGroup(cmd)
+	if err == nil {
+		f.guard.watch(g)
+		f.guard.start()
+	}
+	return g, err
+}
 
-func (*forker) close() {}
+// ended says that a group is empty, or will be by no doing of ours.
+func (f *forker) ended(g group) { f.guard.unwatch(g) }
+
+func (f *forker) close() { f.guard.close() }

@@ -15,7 +15,7 @@ type group int
 // startGroup starts cmd as the leader of a new group.
 func startGroup(cmd *exec.Cmd) (group, error) {
 	cmd.SysProcAttr = childAttr()
-	if err := cmd.Start(); err != nil {
+	if err := ownStart(cmd); err != nil {
 		return 0, err
 	}
 	return group(cmd.Process.Pid), nil

@@ -148,7 +148,7 @@ func (k *child) bad(line []byte, err error) {
 // wait reaps the child and gives the streams a little time to be read to the
 // end, in case a grandchild holds them open.
 func (k *child) wait() {
-	k.waitErr = k.cmd.Wait()
+	k.waitErr = ownWait(k.cmd)
 	close(k.exited)
 	k.stdout.SetReadDeadline(time.Now().Add(lastWords))
 	k.errors.SetReadDeadline(time.Now().Add(lastWords))
@@ -210,6 +210,8 @@ func (k *child) stop(l ladder) {
 
 // descend ends the group step by step and returns when it is gone.
 func (k *child) descend(l ladder) {
+	defer k.conn.server.set.forks.ended(k.group)
+	defer k.outside()()
 	if l.eof > 0 {
 		ctx, cancel := context.WithTimeout(k.ctx, l.eof)
 		k.stream.Out.Drain(ctx) // what we told it last shall reach it
@@ -226,6 +228,18 @@ func (k *child) descend(l ladder) {
 	}
 	k.group.kill()
 	k.gone(killed, nil)
+}
+
+// outside looks for what the child has started and what has left its group, and
+// returns what kills that. It has to look while the child is there: then it
+// can tell whose they are.
+func (k *child) outside() (kill func()) {
+	select {
+	case <-k.exited:
+		return func() {}
+	default:
+		return k.group.outside()
+	}
 }
 
 // gone waits until the child is reaped and its group is empty, but no longer

@@ -61,7 +61,7 @@ type Set struct {
 // before Start. The caller must Close it.
 func NewSet(ctx context.Context, specs []Spec, opts Options) *Set {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &Set{opts: opts, ctx: ctx, cancel: cancel, forks: newForker(), byName: map[string]*Server{}, end: politely}
+	s := &Set{opts: opts, ctx: ctx, cancel: cancel, forks: newForker(opts.Log), byName: map[string]*Server{}, end: politely}
 	for i := range specs {
 		if specs[i].Disabled {
 			continue
