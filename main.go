@@ -197,7 +197,12 @@ func (p *program) serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	config, err := p.config(c)
+	path, explicit, err := configPath(c)
+	if err != nil {
+		return err
+	}
+	edits := followConfig(path, log)
+	config, err := upstream.ReadConfig(path, explicit, os.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -227,6 +232,7 @@ func (p *program) serve(c *cli.Context) error {
 			}
 			return store, nil
 		},
+		Follow: edits.run,
 	})
 	return session.Serve(ctx, in, out)
 }

@@ -17,14 +17,20 @@ import (
 // config reads the config file that the flags, the environment or the platform
 // name.
 func (p *program) config(c *cli.Context) (*upstream.Config, error) {
-	path, explicit, err := named(c, "config", "COFFER_CONFIG")
-	if err == nil && !explicit {
-		path, err = defaultPath(configPlace)
-	}
+	path, explicit, err := configPath(c)
 	if err != nil {
 		return nil, err
 	}
 	return upstream.ReadConfig(path, explicit, os.LookupEnv)
+}
+
+// configPath returns where the config file is, and whether a person named it.
+func configPath(c *cli.Context) (path string, explicit bool, err error) {
+	path, explicit, err = named(c, "config", "COFFER_CONFIG")
+	if err == nil && !explicit {
+		path, err = defaultPath(configPlace)
+	}
+	return path, explicit, err
 }
 
 // missingConfigHint says how to get a config file.

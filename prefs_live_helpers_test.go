@@ -61,6 +61,23 @@ func serveOver(t *testing.T, script upstreamtest.Script, lists *atomic.Int64) st
 	return front.URL
 }
 
+// serveHeld starts a server over HTTP whose tool calls say that they have come and
+// are not answered before let is closed.
+func serveHeld(t *testing.T, script upstreamtest.Script, called, let chan struct{}) string {
+	t.Helper()
+	server := upstreamtest.NewServer(script)
+	server.Watch = func(_ *upstreamtest.Conn, m *jsonrpc.Message, _ []byte) bool {
+		if m != nil && m.Method == "tools/call" {
+			close(called)
+			<-let
+		}
+		return false
+	}
+	front := httptest.NewServer(server)
+	t.Cleanup(front.Close)
+	return front.URL
+}
+
 // writeLiveConfig writes a config of servers that all are at url. Their lists
 // stay good for longer than any test lasts, and no patience of coffer's ends on
 // a busy machine.

@@ -51,15 +51,16 @@ func reach(ctx context.Context, config *upstream.Config, spec *upstream.Spec, lo
 	if spec.Disabled {
 		return nil, failf(exitError, "set disabled to false for this server in "+config.Path, "server %q is disabled in the config", spec.Name)
 	}
-	set := upstream.NewSet(ctx, []upstream.Spec{*spec}, upstream.Options{
+	set := upstream.NewSet(ctx, upstream.Options{
 		Handler: alone{}, Log: log, MaxMessageSize: config.MaxMessageSize, Environ: os.Environ(),
 	})
+	server := set.Add(spec)
 	began := time.Now()
 	set.Start(upstream.Client{
 		Info:         fmt.Appendf(nil, `{"name":"coffer","version":%s}`, jsonrpc.Quote(versionText())),
 		Capabilities: []byte(`{}`),
 	})
-	conn, err := set.Server(spec.Name).Connect(ctx)
+	conn, err := server.Connect(ctx)
 	if err != nil {
 		set.Close(ctx.Err() != nil)
 		return nil, err

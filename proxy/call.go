@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"coffer/jsonrpc"
@@ -59,11 +60,12 @@ var nouns = map[upstream.Kind]string{
 // unknownName says that no upstream has a tool or prompt of that name, or that
 // the server which would have it is switched off in the config.
 func (s *Session) unknownName(k upstream.Kind, name string) error {
-	if t, ok := guess(s.off, name); ok && prefixOf(s.off[t.server]) != "" {
-		return serverDisabled(s.off[t.server].Name)
+	off := s.roster().off
+	if t, ok := guess(slices.All(off), name); ok && prefixOf(off[t.server]) != "" {
+		return serverDisabled(off[t.server].Name)
 	}
 	// A server without a prefix whose list could not be had may hold it.
-	for i, spec := range s.specs {
+	for i, spec := range s.roster().all() {
 		if err := s.notices.failure(slot{i, k}); err != nil && prefixOf(spec) == "" {
 			return err
 		}
@@ -81,7 +83,7 @@ func (s *Session) learnAll(ctx context.Context, kinds ...upstream.Kind) {
 	now := time.Now()
 	for _, k := range kinds {
 		if len(s.catalog.unknown(k)) > 0 {
-			s.fetchAll(ctx, k, now)
+			s.fetchAll(ctx, s.roster(), k, now)
 		}
 	}
 }
@@ -102,7 +104,7 @@ func (s *Session) callTarget(r *request, k upstream.Kind, t target, token []byte
 
 // gate refuses what a person has switched off, and what is off by policy.
 func (s *Session) gate(server int, t prefs.Type, key string, snap *prefs.Snapshot) error {
-	spec := s.specs[server]
+	spec := s.server(server).Spec()
 	if enabled(snap, spec, t, key) {
 		return nil
 	}

@@ -14,10 +14,10 @@ const maxSightings = 4096
 // of each, however old, and what follows from them: merged names, owners of
 // URIs, and the list as bytes. Freshness is the cache's business, not its.
 type catalog struct {
-	specs []*upstream.Spec
 	limit int
 
-	mu     sync.Mutex                            // guards all below
+	mu     sync.Mutex // guards all below
+	roster *roster
 	known  map[upstream.Kind][]*upstream.Listing // newest listing of each server; nil: none yet
 	down   map[upstream.Kind][]bool              // the newest attempt to list failed
 	names  map[upstream.Kind]*naming             // of tools and prompts
@@ -45,25 +45,49 @@ type slot struct {
 	kind   upstream.Kind
 }
 
-func newCatalog(specs []*upstream.Spec, limit int) *catalog {
+func newCatalog(r *roster, limit int) *catalog {
 	c := &catalog{
-		specs: specs, limit: limit,
+		limit: limit, roster: r,
 		known: map[upstream.Kind][]*upstream.Listing{}, down: map[upstream.Kind][]bool{},
 		names: map[upstream.Kind]*naming{}, views: map[viewKey]*view{},
 		seen: newSightings(maxSightings),
 	}
 	for _, k := range upstream.Kinds() {
-		c.known[k] = make([]*upstream.Listing, len(specs))
-		c.down[k] = make([]bool, len(specs))
+		c.known[k] = make([]*upstream.Listing, r.size())
+		c.down[k] = make([]bool, r.size())
 	}
-	c.names[upstream.Tools] = newNaming(specs, limit)
-	c.names[upstream.Prompts] = newNaming(specs, limit)
+	c.names[upstream.Tools] = newNaming(r, limit)
+	c.names[upstream.Prompts] = newNaming(r, limit)
 	c.rebuildOwners()
 	return c
 }
 
+// follow goes over to another roster. A server that takes another's place keeps
+// the names of that one until its own list is known.
+func (c *catalog) follow(r *roster) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.roster
+	c.roster = r
+	for _, k := range upstream.Kinds() {
+		known, down := make([]*upstream.Listing, r.size()), make([]bool, r.size())
+		for i := range before.all() {
+			if r.specs[i] != nil {
+				known[i], down[i] = c.known[k][i], c.down[k][i]
+			}
+		}
+		c.known[k], c.down[k] = known, down
+		if n := c.names[k]; n != nil {
+			n.follow(before, r)
+		}
+	}
+	for _, k := range upstream.Kinds() {
+		c.changed(k)
+	}
+}
+
 func (c *catalog) rebuildOwners() {
-	c.owners = newOwners(c.known[upstream.Resources], c.known[upstream.Templates])
+	c.owners = newOwners(c.roster, c.known[upstream.Resources], c.known[upstream.Templates])
 }
 
 // learn takes a new listing. If it says the same as the one before, that one
@@ -104,7 +128,7 @@ func (c *catalog) changed(k upstream.Kind) {
 		c.dropViews(upstream.Templates)
 		return
 	}
-	listings := make([]*upstream.Listing, len(c.specs))
+	listings := make([]*upstream.Listing, c.roster.size())
 	for i := range listings {
 		if !c.down[k][i] {
 			listings[i] = c.known[k][i]
@@ -131,8 +155,8 @@ func (c *catalog) unknown(k upstream.Kind) []int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	var servers []int
-	for i, l := range c.known[k] {
-		if l == nil && !c.down[k][i] {
+	for i := range c.roster.all() {
+		if c.known[k][i] == nil && !c.down[k][i] {
 			servers = append(servers, i)
 		}
 	}
@@ -152,11 +176,11 @@ func (c *catalog) render(k upstream.Kind, listings []*upstream.Listing, snap *pr
 			if merged, ok := n.settled[server][item.Key]; ok {
 				return merged
 			}
-			return MergedName(c.specs[server], item.Key, c.limit)
+			return MergedName(c.roster.specs[server], item.Key, c.limit)
 		}
-		return c.owners.show(c.specs[server], server, item.Key)
+		return c.owners.show(c.roster.specs[server], server, item.Key)
 	}
-	result := append([]byte(`{"`+k.Member()+`":`), merge(c.specs, listings, snap, modern, name)...)
+	result := append([]byte(`{"`+k.Member()+`":`), merge(c.roster, listings, snap, modern, name)...)
 	result = append(result, '}')
 	c.views[viewKey{k, modern}] = &view{append([]*upstream.Listing(nil), listings...), snap, result}
 	return result
@@ -179,7 +203,7 @@ func (c *catalog) route(k upstream.Kind, name string) (t target, listed, ok bool
 	if t, ok = c.names[k].routes[name]; ok {
 		return t, true, true
 	}
-	t, ok = guess(c.specs, name)
+	t, ok = guess(c.roster.all(), name)
 	return t, false, ok
 }
 
@@ -198,7 +222,7 @@ func (c *catalog) find(uri string) (o owner, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	o = owner{server: -1, uri: uri}
-	for i, spec := range c.specs {
+	for i, spec := range c.roster.all() {
 		if original, ours := addressed(spec.Name, uri); ours {
 			o.server, o.uri, o.form = i, original, uri
 		}
@@ -227,7 +251,7 @@ func (c *catalog) search(uri string) (server int, ok bool) {
 	if i, listed := c.owners.templates[uri]; listed {
 		return i, true
 	}
-	if i, seen := c.seen.get(uri); seen {
+	if i, seen := c.seen.get(uri); seen && c.roster.specs[i] != nil {
 		return i, true
 	}
 	if p, found := c.owners.matching(uri, -1); found {
@@ -236,7 +260,10 @@ func (c *catalog) search(uri string) (server int, ok bool) {
 	if i, found := c.owners.byScheme(uri); found {
 		return i, true
 	}
-	return 0, len(c.specs) == 1
+	if c.roster.sole() {
+		return c.roster.order[0], true
+	}
+	return 0, false
 }
 
 // hides reports whether the server has any URI that another's covers.
@@ -250,7 +277,7 @@ func (c *catalog) hides(server int) bool {
 func (c *catalog) public(server int, uri string) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.owners.show(c.specs[server], server, uri)
+	return c.owners.show(c.roster.servers[server].Spec(), server, uri)
 }
 
 // sight remembers that a result of the server showed uri.

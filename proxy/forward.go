@@ -34,7 +34,7 @@ type exchange struct {
 func (s *Session) forward(r *request, server int, params []byte, rewrite func(method string, result []byte) []byte) *upstream.Conn {
 	x := &exchange{s: s, server: server, method: r.Method, params: params, rewrite: rewrite, r: r, last: r}
 	if r.modern {
-		if s.set.Servers()[server].Legacy() && jsonrpc.Lookup(params, "requestState") != nil {
+		if s.server(server).Legacy() && jsonrpc.Lookup(params, "requestState") != nil {
 			s.fail(r, staleState()) // such a server has none but what we make for it
 			return nil
 		}
@@ -65,8 +65,8 @@ func (x *exchange) openLogs(r *request) {
 	x.mu.Lock()
 	x.logs = level
 	x.mu.Unlock()
-	more := x.s.relay.logs(x.s.specs[x.server].Name, level, 1)
-	if c := x.s.set.Servers()[x.server].Ready(); more && c != nil {
+	more := x.s.relay.logs(x.s.server(x.server).Name(), level, 1)
+	if c := x.s.server(x.server).Ready(); more && c != nil {
 		tellLevel(c, level)
 	}
 }
@@ -78,7 +78,7 @@ func (x *exchange) closeLogs() {
 	x.logs = ""
 	x.mu.Unlock()
 	if level != "" {
-		x.s.relay.logs(x.s.specs[x.server].Name, level, -1)
+		x.s.relay.logs(x.s.server(x.server).Name(), level, -1)
 	}
 }
 
@@ -92,7 +92,7 @@ func (x *exchange) send(r *request, params []byte) *upstream.Conn {
 	x.u = u
 	x.mu.Unlock()
 	r.OnCancel(x.cancel)
-	return x.s.set.Servers()[x.server].Start(u)
+	return x.s.server(x.server).Start(u)
 }
 
 // cancel gives up: the client does not want the answer any more.
@@ -178,7 +178,7 @@ func (x *exchange) refused(r *request, c *upstream.Conn, e *jsonrpc.Error) {
 		x.s.doubt(x.server, r.Method)
 	}
 	if r.modern && e.Code == codeURLNeeded {
-		x.s.askByURL(r, x.s.specs[x.server].Name, e)
+		x.s.askByURL(r, x.s.server(x.server).Name(), e)
 		return
 	}
 	if lacks := x.lacks(); lacks != "" {

@@ -117,7 +117,7 @@ func (s *Session) relayable(capabilities []byte) []byte {
 		capabilities = jsonrpc.Set(capabilities, "extensions", jsonrpc.Delete(extensions, tasksExtension))
 	}
 	sampling, n := jsonrpc.Member(capabilities, "sampling")
-	if n == 0 || len(s.specs) == 1 || jsonrpc.Lookup(sampling, "context") == nil {
+	if n == 0 || s.roster().sole() || jsonrpc.Lookup(sampling, "context") == nil {
 		return capabilities
 	}
 	return jsonrpc.Set(capabilities, "sampling", jsonrpc.Delete(sampling, "context"))
@@ -146,35 +146,37 @@ func (s *Session) instructions(ctx context.Context) string {
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.opts.Config.InstructionsWait)
 	defer cancel()
-	texts := make([]string, len(s.specs))
+	r := s.roster()
+	texts := make([]string, r.size())
 	var all sync.WaitGroup
-	for i, server := range s.set.Servers() {
+	for i := range r.all() {
 		all.Go(func() {
-			if c := server.Await(ctx); c != nil { // who is not ready in time says nothing
+			if c := r.servers[i].Await(ctx); c != nil { // who is not ready in time says nothing
 				texts[i] = c.Instructions()
 			}
 		})
 	}
 	all.Wait()
-	return mergeInstructions(s.specs, texts)
+	return r.mergeInstructions(texts)
 }
 
 // mergeInstructions joins what upstreams say: one alone is passed on as it is,
 // several each under a heading that tells how their tools are named.
-func mergeInstructions(specs []*upstream.Spec, texts []string) string {
-	if len(specs) == 1 {
-		return texts[0]
+func (r *roster) mergeInstructions(texts []string) string {
+	if r.sole() {
+		return texts[r.order[0]]
 	}
 	var b strings.Builder
-	for i, text := range texts {
+	for i, spec := range r.all() {
+		text := texts[i]
 		if text == "" {
 			continue
 		}
 		if b.Len() > 0 {
 			b.WriteString("\n\n")
 		}
-		fmt.Fprintf(&b, "# %s\n", specs[i].Name)
-		if prefix := prefixOf(specs[i]); prefix != "" {
+		fmt.Fprintf(&b, "# %s\n", spec.Name)
+		if prefix := prefixOf(spec); prefix != "" {
 			fmt.Fprintf(&b, "The tools and prompts of this server are named `%s%s…`.\n", prefix, separator)
 		}
 		if len(text) > maxInstructions {
@@ -229,7 +231,5 @@ func (s *Session) Flush() { s.stream.Out.Flush() }
 // Room implements upstream.Handler.
 func (s *Session) Room(ctx context.Context) { s.stream.Out.Room(ctx) }
 
-// index returns the place of c's server in config order.
-func (s *Session) index(c *upstream.Conn) int {
-	return slices.IndexFunc(s.specs, func(spec *upstream.Spec) bool { return spec.Name == c.Name() })
-}
+// index returns the index of c's server, whether or not that has left.
+func (s *Session) index(c *upstream.Conn) int { return slices.Index(s.roster().servers, c.Server()) }

@@ -32,8 +32,9 @@ func (s *Session) list(r *request, k upstream.Kind) {
 // warm returns the result if every upstream's listing is fresh in the cache.
 func (s *Session) warm(k upstream.Kind, snap *prefs.Snapshot, modern bool) []byte {
 	left := s.opts.Config.CacheTTL
-	listings := make([]*upstream.Listing, len(s.specs))
-	for i := range s.specs {
+	r := s.roster()
+	listings := make([]*upstream.Listing, r.size())
+	for i := range r.all() {
 		entry, fresh := s.lists.Peek(slot{i, k})
 		if !fresh {
 			return nil
@@ -52,7 +53,8 @@ func (s *Session) warm(k upstream.Kind, snap *prefs.Snapshot, modern bool) []byt
 // have had their list_timeout since the request was read.
 func (s *Session) gather(ctx context.Context, r *request, k upstream.Kind, read time.Time) {
 	snap := s.prefs.later(ctx)
-	listings, failures := s.fetchAll(ctx, k, read)
+	servers := s.roster()
+	listings, failures := s.fetchAll(ctx, servers, k, read)
 	if ctx.Err() != nil {
 		return // cancelled: no answer
 	}
@@ -60,11 +62,11 @@ func (s *Session) gather(ctx context.Context, r *request, k upstream.Kind, read 
 	if r.modern {
 		result = extend(result, hints(nil, s.remaining(k)))
 	}
-	missing := unavailable(s.specs, failures)
+	missing := servers.unavailable(failures)
 	switch {
 	case missing == nil:
-	case len(missing) == len(s.specs):
-		s.fail(r, failures[0])
+	case len(missing) == len(servers.order):
+		s.fail(r, failures[servers.order[0]])
 		return
 	default:
 		result = jsonrpc.Set(result, "_meta", fmt.Appendf(nil, `{"coffer/unavailable":%s}`, joinArray(missing)))
@@ -76,7 +78,7 @@ func (s *Session) gather(ctx context.Context, r *request, k upstream.Kind, read 
 // upstreams, 0 if one is missing.
 func (s *Session) remaining(k upstream.Kind) time.Duration {
 	left := s.opts.Config.CacheTTL
-	for i := range s.specs {
+	for i := range s.roster().all() {
 		entry, fresh := s.lists.Peek(slot{i, k})
 		if !fresh {
 			return 0
@@ -87,10 +89,10 @@ func (s *Session) remaining(k upstream.Kind) time.Duration {
 }
 
 // fetchAll returns each server's listing, or why there is none.
-func (s *Session) fetchAll(ctx context.Context, k upstream.Kind, read time.Time) ([]*upstream.Listing, []error) {
-	listings, failures := make([]*upstream.Listing, len(s.specs)), make([]error, len(s.specs))
+func (s *Session) fetchAll(ctx context.Context, servers *roster, k upstream.Kind, read time.Time) ([]*upstream.Listing, []error) {
+	listings, failures := make([]*upstream.Listing, servers.size()), make([]error, servers.size())
 	var all sync.WaitGroup
-	for i, spec := range s.specs {
+	for i, spec := range servers.all() {
 		all.Go(func() {
 			at := slot{i, k}
 			limit := &upstream.Error{
@@ -110,13 +112,14 @@ func (s *Session) fetchAll(ctx context.Context, k upstream.Kind, read time.Time)
 }
 
 // unavailable returns the entries of _meta["coffer/unavailable"] (design §6).
-func unavailable(specs []*upstream.Spec, failures []error) [][]byte {
+func (r *roster) unavailable(failures []error) [][]byte {
 	var entries [][]byte
-	for i, err := range failures {
+	for i, spec := range r.all() {
+		err := failures[i]
 		if err == nil {
 			continue
 		}
-		entry := jsonrpc.Set([]byte(`{}`), "upstream", jsonrpc.Quote(specs[i].Name))
+		entry := jsonrpc.Set([]byte(`{}`), "upstream", jsonrpc.Quote(spec.Name))
 		entry = jsonrpc.Set(entry, "code", jsonrpc.Quote(reasonOf(err)))
 		entries = append(entries, jsonrpc.Set(entry, "message", jsonrpc.Quote(err.Error())))
 	}
@@ -172,7 +175,7 @@ func (s *Session) ask(ctx context.Context, at slot) (*upstream.Listing, error) {
 
 // lost takes note that a list could not be had.
 func (s *Session) lost(at slot, err error) {
-	if s.ctx.Err() != nil {
+	if s.ctx.Err() != nil || s.roster().specs[at.server] == nil {
 		return
 	}
 	s.catalog.lose(at)
@@ -186,7 +189,7 @@ func (s *Session) lost(at slot, err error) {
 // time that it may take is longer than any request waits: a late answer is
 // still worth having.
 func (s *Session) retrieve(ctx context.Context, at slot) (*upstream.Listing, error) {
-	server, spec := s.set.Servers()[at.server], s.specs[at.server]
+	server, spec := s.server(at.server), s.server(at.server).Spec()
 	limit := spec.ConnectTimeout + spec.ListTimeout
 	late := &upstream.Error{Upstream: spec.Name, Kind: upstream.ErrTimeout, Err: fmt.Errorf("no answer to %s within %s", at.kind.Method(), limit)}
 	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
@@ -221,8 +224,8 @@ func (s *Session) refresh(server int, reconnect bool) {
 		s.notices.cause(slot{server, k})
 		s.lists.Evict(slot{server, k})
 	}
-	if c := s.set.Servers()[server].Ready(); c != nil && reconnect {
-		s.set.Servers()[server].Evict(c)
+	if c := s.server(server).Ready(); c != nil && reconnect {
+		s.server(server).Evict(c)
 	}
 	for _, k := range upstream.Kinds() {
 		s.notices.check(slot{server, k})

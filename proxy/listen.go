@@ -154,8 +154,8 @@ func (s *Session) hold(ctx context.Context, form, holder string) (subscription, 
 	if err != nil || s.gateURI(o, s.prefs.later(ctx)) != nil {
 		return subscription{}, false
 	}
-	sub := subscription{s.specs[o.server].Name, o.uri}
-	c, err := s.set.Servers()[o.server].Connect(ctx)
+	sub := subscription{s.server(o.server).Name(), o.uri}
+	c, err := s.server(o.server).Connect(ctx)
 	if err != nil || !c.Offers("resources", "subscribe") {
 		return subscription{}, false
 	}
@@ -188,7 +188,11 @@ func (s *Session) release(holder string, held []subscription) {
 		if !s.subs.removeAll(sub, holder) {
 			continue
 		}
-		c := s.set.Server(sub.server).Ready()
+		i := s.roster().index(sub.server)
+		if i < 0 {
+			continue
+		}
+		c := s.server(i).Ready()
 		switch {
 		case c == nil:
 		case c.Modern():

@@ -28,8 +28,8 @@ type shown func(server int, item upstream.Item) string
 
 // merge returns the JSON array of all items that are enabled, in config order
 // and then in each upstream's own: equal listings give equal bytes.
-// listings[i] belongs to specs[i]; nil is left out.
-func merge(specs []*upstream.Spec, listings []*upstream.Listing, snap *prefs.Snapshot, modern bool, name shown) []byte {
+// listings go by the servers' indices; nil is left out.
+func merge(servers *roster, listings []*upstream.Listing, snap *prefs.Snapshot, modern bool, name shown) []byte {
 	size := 2
 	for _, l := range listings {
 		if l != nil {
@@ -39,12 +39,13 @@ func merge(specs []*upstream.Spec, listings []*upstream.Listing, snap *prefs.Sna
 		}
 	}
 	out := append(make([]byte, 0, size), '[')
-	for i, l := range listings {
-		if l == nil {
-			continue
+	for i, spec := range servers.all() {
+		if i >= len(listings) || listings[i] == nil {
+			continue // one that has come since they were asked
 		}
+		l := listings[i]
 		for _, item := range l.Items {
-			if !enabled(snap, specs[i], prefTypes[l.Kind], item.Key) {
+			if !enabled(snap, spec, prefTypes[l.Kind], item.Key) {
 				continue
 			}
 			raw := item.Raw

@@ -75,15 +75,16 @@ func (s *Session) meet(r *request, capabilities []byte) {
 func (s *Session) discover(r *request) []byte {
 	result := fmt.Appendf(nil, `{"supportedVersions":[%q],"capabilities":{%s%s}`, upstream.ModernVersion, capabilities,
 		extensionsOf(jsonrpc.Lookup(r.meta, upstream.MetaCapabilities)))
-	texts, all := make([]string, len(s.specs)), true
-	for i, server := range s.set.Servers() {
-		if c := server.Ready(); c != nil {
+	servers := s.roster()
+	texts, all := make([]string, servers.size()), true
+	for i := range servers.all() {
+		if c := servers.servers[i].Ready(); c != nil {
 			texts[i] = c.Instructions()
 		} else {
 			all = false
 		}
 	}
-	text := mergeInstructions(s.specs, texts)
+	text := servers.mergeInstructions(texts)
 	if own := s.opts.Config.Instructions; own != nil {
 		text = *own
 	}

@@ -32,7 +32,7 @@ func (x *exchange) nextRound(r *request, result []byte) {
 	defer cancel()
 	defer s.stream.Out.Flush()
 	if x.rounds++; x.rounds > maxRounds {
-		s.fail(r, fmt.Errorf("upstream %q asked for input %d times", s.specs[x.server].Name, maxRounds))
+		s.fail(r, fmt.Errorf("upstream %q asked for input %d times", s.server(x.server).Name(), maxRounds))
 		x.over(true)
 		return
 	}
@@ -76,7 +76,7 @@ type question struct {
 // askRound asks the client all questions at once and returns the raw map of
 // its answers, nil if there was no question, or the error that ends the call.
 func (x *exchange) askRound(gone <-chan struct{}, questions []byte) (answers, failure []byte) {
-	s, name := x.s, x.s.specs[x.server].Name
+	s, name := x.s, x.s.server(x.server).Name()
 	var round []*question
 	jsonrpc.Members(questions, func(key string, raw []byte) {
 		method, _ := jsonrpc.TextAt(raw, "method")
@@ -144,7 +144,7 @@ func refusedRound(round []*question) []byte {
 // signedRound returns a result that asks with the name of the server in the
 // messages of its elicitations, as signed does.
 func (s *Session) signedRound(server string, result []byte) []byte {
-	if len(s.specs) == 1 {
+	if s.roster().sole() {
 		return result
 	}
 	var edits []jsonrpc.Edit

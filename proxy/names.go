@@ -3,6 +3,7 @@ package proxy
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"iter"
 	"strconv"
 	"strings"
 
@@ -92,29 +93,40 @@ func qualify(prefix, original string, limit int) string {
 
 // target is what a merged name stands for.
 type target struct {
-	server int    // index in config order, among the enabled servers
+	server int    // its index in the roster
 	key    string // the upstream's own name
 }
 
 // naming maps names in one namespace (tools or prompts) both ways.
 type naming struct {
-	specs []*upstream.Spec // the enabled servers, config order
-	limit int
+	roster *roster
+	limit  int
 	// settled holds, for each server, original -> merged as last settled while
 	// its list was known; nil before that.
 	settled []map[string]string
 	routes  map[string]target // merged -> target
 }
 
-func newNaming(specs []*upstream.Spec, limit int) *naming {
-	return &naming{specs: specs, limit: limit, settled: make([]map[string]string, len(specs)), routes: map[string]target{}}
+func newNaming(r *roster, limit int) *naming {
+	return &naming{roster: r, limit: limit, settled: make([]map[string]string, r.size()), routes: map[string]target{}}
+}
+
+// follow goes over to another roster.
+func (n *naming) follow(before, r *roster) {
+	settled := make([]map[string]string, r.size())
+	for i, spec := range r.all() {
+		if was := before.index(spec.Name); was >= 0 {
+			settled[i] = n.settled[was]
+		}
+	}
+	n.roster, n.settled = r, settled
 }
 
 // settle names every item anew. listings has one entry for each server, nil
 // where its list is not known now: then its names stay as they were settled.
 func (n *naming) settle(listings []*upstream.Listing) {
 	n.routes = map[string]target{}
-	for i, spec := range n.specs {
+	for i, spec := range n.roster.all() {
 		if listings[i] == nil {
 			for original, name := range n.settled[i] {
 				n.take(name, target{i, original})
@@ -152,22 +164,24 @@ func (n *naming) take(name string, t target) bool {
 // guess returns where a name goes that no list shows: to the server with the
 // longest prefix that it starts with, since that server's list may be newer
 // than ours; with one server and no prefix, to that.
-func guess(specs []*upstream.Spec, name string) (target, bool) {
+func guess(servers iter.Seq2[int, *upstream.Spec], name string) (target, bool) {
 	best, length := target{}, 0
-	for i, spec := range specs {
+	count, bare := 0, target{}
+	for i, spec := range servers {
 		prefix := prefixOf(spec)
 		original, ok := strings.CutPrefix(name, prefix+separator)
 		if ok && prefix != "" && original != "" && len(prefix) > length {
 			best, length = target{i, original}, len(prefix)
 		}
+		count++
+		if prefix == "" {
+			bare = target{i, name}
+		}
 	}
 	if length > 0 {
 		return best, true
 	}
-	if len(specs) == 1 && prefixOf(specs[0]) == "" {
-		return target{0, name}, true
-	}
-	return target{}, false
+	return bare, count == 1 && bare.key != ""
 }
 
 // hasTail reports whether name looks like one that clean has made: its

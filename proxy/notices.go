@@ -173,8 +173,40 @@ func (n *notices) retryLater(at slot, w *watch) {
 	w.retries++
 }
 
+// expect says that a server has come: what it lists is news as far as it differs
+// from what the client saw of the server that it takes the place of (-1: of none).
+func (n *notices) expect(server, before int) {
+	for _, k := range upstream.Kinds() {
+		var seen *upstream.Listing
+		if before >= 0 && n.failure(slot{before, k}) == nil {
+			seen = n.s.catalog.newest(slot{before, k})
+		}
+		n.mu.Lock()
+		w := n.at(slot{server, k})
+		w.caused, w.seen = true, seen
+		n.mu.Unlock()
+	}
+}
+
+// forget ends what is done in the background for a server that has left.
+func (n *notices) forget(server int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, k := range upstream.Kinds() {
+		w := n.at(slot{server, k})
+		for _, timer := range []*time.Timer{w.retry, w.check} {
+			if timer != nil {
+				timer.Stop()
+			}
+		}
+	}
+}
+
 // ask lists in the background; what comes of it is told to arrived or failed.
 func (n *notices) ask(at slot) {
+	if n.s.roster().specs[at.server] == nil {
+		return // it has left
+	}
 	n.s.spawn(func() {
 		_, _ = n.s.ask(n.s.ctx, at)
 		if entry, fresh := n.s.lists.Peek(at); fresh && n.waits(at) {
@@ -223,7 +255,7 @@ func (n *notices) arrived(at slot, l *upstream.Listing) {
 // alike reports whether a client sees the same of two listings now.
 func (n *notices) alike(at slot, a, b *upstream.Listing) bool {
 	snap := n.s.prefs.last()
-	return looksAlike(n.s.specs[at.server], a, snap, b, snap)
+	return looksAlike(n.s.server(at.server).Spec(), a, snap, b, snap)
 }
 
 // cause marks that something is about to happen, or has happened, that may

@@ -9,7 +9,7 @@ func Prefix(spec *upstream.Spec) string { return prefixOf(spec) }
 // a session: for commands, which show them beside the servers' own.
 type Names struct {
 	limit   int
-	servers map[string]int // name of an enabled server -> its place in config order
+	servers *roster
 	named   map[upstream.Kind]*naming
 	owners  *owners
 }
@@ -18,17 +18,10 @@ type Names struct {
 // no server has to be up for that, and for a server of which nothing is known
 // the names are right unless an earlier server has taken one.
 func NewNames(config *upstream.Config, offered func(server string, k upstream.Kind) []string) *Names {
-	n := &Names{limit: config.MaxNameLength, servers: map[string]int{}, named: map[upstream.Kind]*naming{}}
-	var specs []*upstream.Spec
-	for i := range config.Servers {
-		if spec := &config.Servers[i]; !spec.Disabled {
-			n.servers[spec.Name] = len(specs)
-			specs = append(specs, spec)
-		}
-	}
+	n := &Names{limit: config.MaxNameLength, servers: rosterOf(config), named: map[upstream.Kind]*naming{}}
 	listings := func(k upstream.Kind) []*upstream.Listing {
-		all := make([]*upstream.Listing, len(specs))
-		for i, spec := range specs {
+		all := make([]*upstream.Listing, n.servers.size())
+		for i, spec := range n.servers.all() {
 			all[i] = &upstream.Listing{Kind: k}
 			for _, key := range offered(spec.Name, k) {
 				all[i].Items = append(all[i].Items, upstream.Item{Key: key})
@@ -37,17 +30,18 @@ func NewNames(config *upstream.Config, offered func(server string, k upstream.Ki
 		return all
 	}
 	for _, k := range []upstream.Kind{upstream.Tools, upstream.Prompts} {
-		n.named[k] = newNaming(specs, n.limit)
+		n.named[k] = newNaming(n.servers, n.limit)
 		n.named[k].settle(listings(k))
 	}
-	n.owners = newOwners(listings(upstream.Resources), listings(upstream.Templates))
+	n.owners = newOwners(n.servers, listings(upstream.Resources), listings(upstream.Templates))
 	return n
 }
 
 // Of returns the name, or the URI, under which clients see the capability that
 // the server itself calls key.
 func (n *Names) Of(spec *upstream.Spec, k upstream.Kind, key string) string {
-	i, enabled := n.servers[spec.Name]
+	i := n.servers.index(spec.Name)
+	enabled := i >= 0
 	naming, named := n.named[k]
 	switch {
 	case !named && enabled:

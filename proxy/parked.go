@@ -185,7 +185,7 @@ func (p *parking) takeBack(x *exchange, q *jsonrpc.Request) {
 
 // put answers the client's open request with the questions, and parks the call.
 func (p *parking) put(x *exchange) {
-	name := p.s.specs[x.server].Name
+	name := p.s.server(x.server).Name()
 	token := p.prefix + rand.Text()
 	p.mu.Lock()
 	x.mu.Lock()

@@ -227,7 +227,7 @@ func (p *preferences) changed(before, after *prefs.Snapshot) {
 	s := p.s
 	told := map[string]bool{}
 	for _, k := range upstream.Kinds() {
-		for i, spec := range s.specs {
+		for i, spec := range s.roster().all() {
 			at := slot{i, k}
 			l := s.catalog.newest(at)
 			if l == nil || s.notices.failure(at) != nil || told[changedMethods[k]] {
@@ -258,7 +258,7 @@ func (p *preferences) obey(snap *prefs.Snapshot) {
 	if before == nil {
 		return
 	}
-	for i, spec := range p.s.specs {
+	for i, spec := range p.s.roster().all() {
 		was, wasAgain := before.Refresh(spec.Name)
 		is, isAgain := snap.Refresh(spec.Name)
 		if is > was || isAgain > wasAgain {

@@ -61,13 +61,13 @@ func (s *Session) locate(ctx context.Context, uri string) (owner, error) {
 	if o, ok := s.catalog.find(uri); ok {
 		return o, nil
 	}
-	for _, spec := range s.off {
+	for _, spec := range s.roster().off {
 		if _, theirs := addressed(spec.Name, uri); theirs {
 			return owner{}, serverDisabled(spec.Name)
 		}
 	}
 	// A server whose lists could not be had may hold it.
-	for i := range s.specs {
+	for i := range s.roster().all() {
 		for _, k := range []upstream.Kind{upstream.Resources, upstream.Templates} {
 			if err := s.notices.failure(slot{i, k}); err != nil {
 				return owner{}, err
@@ -81,7 +81,7 @@ func (s *Session) locate(ctx context.Context, uri string) (owner, error) {
 // else by the row of the template that it matches, else by the server's policy
 // (design §4).
 func (s *Session) gateURI(o owner, snap *prefs.Snapshot) error {
-	exact := prefs.Key{Server: s.specs[o.server].Name, Type: prefs.Resource, Key: o.uri}
+	exact := prefs.Key{Server: s.server(o.server).Name(), Type: prefs.Resource, Key: o.uri}
 	if _, row := snap.Lookup(exact); !row && !o.listed && o.template != "" {
 		return s.gate(o.server, prefs.ResourceTemplate, o.template, snap)
 	}
@@ -92,7 +92,7 @@ func (s *Session) gateURI(o owner, snap *prefs.Snapshot) error {
 // sees them: nothing with one upstream. form is the coffer:// URI that the
 // client asked with, or "".
 func (s *Session) rewriter(server int, form string) func(method string, result []byte) []byte {
-	if len(s.specs) == 1 && form == "" {
+	if s.roster().sole() && form == "" {
 		return nil
 	}
 	return func(method string, result []byte) []byte {
@@ -108,7 +108,7 @@ func (s *Session) rewriter(server int, form string) func(method string, result [
 			}
 			s.catalog.sight(server, uri)
 			public := uri
-			if original, asked := addressed(s.specs[server].Name, form); asked && original == uri {
+			if original, asked := addressed(s.server(server).Name(), form); asked && original == uri {
 				public = form
 			} else if hides {
 				public = s.catalog.public(server, uri)

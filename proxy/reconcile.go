@@ -102,7 +102,7 @@ func (r *reconciler) some(ctx context.Context, tell bool) (again bool) {
 		if store == nil {
 			continue // nothing to write to; the next listing will be recorded
 		}
-		spec := r.s.specs[at.server]
+		spec := r.s.server(at.server).Spec()
 		keys := make([]string, len(l.listing.Items))
 		for i, item := range l.listing.Items {
 			keys[i] = item.Key

@@ -62,7 +62,7 @@ func (s *Session) post(method string, params []byte) {
 // transparent reports whether coffer stands before one upstream whose names it
 // does not touch: then it also passes on what it does not know (design §4).
 func (s *Session) transparent() bool {
-	return len(s.specs) == 1 && prefixOf(s.specs[0]) == ""
+	return s.roster().sole() && prefixOf(s.server(0).Spec()) == ""
 }
 
 // relayProgress passes on a notice of progress, which has the client's own
@@ -77,7 +77,7 @@ func (s *Session) relayLog(c *upstream.Conn, params []byte) {
 	if !s.relay.wants(s.client.initialized(), c.Name(), level) {
 		return
 	}
-	if len(s.specs) > 1 && params != nil {
+	if !s.roster().sole() && params != nil {
 		logger := jsonrpc.Quote(c.Name())
 		if own := jsonrpc.Lookup(params, "logger"); len(own) > 0 && own[0] == '"' {
 			logger = prefixed(c.Name(), own)
@@ -99,8 +99,8 @@ func (s *Session) setLevel(r *request) {
 	s.relay.level = level
 	s.relay.mu.Unlock()
 	s.set.SetLogLevel(level)
-	for _, server := range s.set.Servers() {
-		if c := server.Ready(); c != nil {
+	for i := range s.roster().all() {
+		if c := s.server(i).Ready(); c != nil {
 			s.restoreLevel(c)
 			s.soil(c)
 		}
@@ -173,7 +173,7 @@ func (s *Session) unknown(r *request) {
 		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil))
 		return
 	}
-	if c := s.forward(r, 0, r.Params, nil); c != nil {
+	if c := s.forward(r, s.roster().order[0], r.Params, nil); c != nil {
 		s.soil(c)
 	}
 }
@@ -184,7 +184,7 @@ func (s *Session) relayUnknownUp(method string, params []byte) {
 	if !s.transparent() {
 		return
 	}
-	if c := s.set.Servers()[0].Ready(); c != nil {
+	if c := s.server(s.roster().order[0]).Ready(); c != nil {
 		c.Notify(method, params)
 		s.soil(c)
 	}
@@ -196,8 +196,8 @@ func (s *Session) relayRootsChanged(params []byte) {
 	if !s.client.declares("roots", "listChanged") {
 		return
 	}
-	for _, server := range s.set.Servers() {
-		if c := server.Ready(); c != nil && !c.Modern() {
+	for i := range s.roster().all() {
+		if c := s.server(i).Ready(); c != nil && !c.Modern() {
 			c.Notify("notifications/roots/list_changed", params)
 			s.soil(c)
 		}
@@ -277,7 +277,7 @@ func (s *Session) askClient(c *upstream.Conn, r *jsonrpc.Request) {
 // elicitation, if there are several: the person must know who asks (MCP
 // 2025-11-25, client/elicitation), and the client sees only coffer.
 func (s *Session) signed(server, method string, params []byte) []byte {
-	if method != "elicitation/create" || len(s.specs) == 1 {
+	if method != "elicitation/create" || s.roster().sole() {
 		return params
 	}
 	message := jsonrpc.Lookup(params, "message")

@@ -40,6 +40,7 @@ func addressed(server, uri string) (original string, ok bool) {
 // owners knows which server each listed URI and template belongs to. It does
 // not change.
 type owners struct {
+	order     []int                               // the servers' indices, config order
 	uris      map[string]int                      // listed URI -> the first server in config order that lists it
 	templates map[string]int                      // likewise for templates
 	lists     map[upstream.Kind][]map[string]bool // per server: what it lists
@@ -57,11 +58,13 @@ type templatePattern struct {
 
 // newOwners reads the listings of resources and templates, one of each for
 // each server, nil where unknown.
-func newOwners(resources, templates []*upstream.Listing) *owners {
-	o := &owners{uris: map[string]int{}, templates: map[string]int{}, lists: map[upstream.Kind][]map[string]bool{}}
-	for i := range resources {
-		o.hidden = append(o.hidden, map[string]bool{})
-		o.schemes = append(o.schemes, map[string]bool{})
+func newOwners(servers *roster, resources, templates []*upstream.Listing) *owners {
+	o := &owners{order: servers.order, uris: map[string]int{}, templates: map[string]int{}, lists: map[upstream.Kind][]map[string]bool{
+		upstream.Resources: make([]map[string]bool, servers.size()), upstream.Templates: make([]map[string]bool, servers.size()),
+	}}
+	o.hidden, o.schemes = make([]map[string]bool, servers.size()), make([]map[string]bool, servers.size())
+	for i := range servers.all() {
+		o.hidden[i], o.schemes[i] = map[string]bool{}, map[string]bool{}
 		o.enter(i, upstream.Resources, resources[i], o.uris)
 		o.enter(i, upstream.Templates, templates[i], o.templates)
 		if templates[i] != nil {
@@ -76,7 +79,7 @@ func newOwners(resources, templates []*upstream.Listing) *owners {
 
 func (o *owners) enter(server int, k upstream.Kind, l *upstream.Listing, owner map[string]int) {
 	own := map[string]bool{}
-	o.lists[k] = append(o.lists[k], own)
+	o.lists[k][server] = own
 	if l == nil {
 		return
 	}
@@ -139,7 +142,7 @@ func (o *owners) byScheme(uri string) (server int, ok bool) {
 	if !found {
 		return 0, false
 	}
-	for i := range o.schemes {
+	for _, i := range o.order {
 		if o.schemes[i][s] {
 			return i, true
 		}

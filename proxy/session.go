@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -33,16 +34,18 @@ type Options struct {
 	Log     zerolog.Logger
 	Version string        // coffer's own, for serverInfo
 	Dial    upstream.Dial // nil: each server by its spec
+	// Follow gives changed every new reading of the config file until ctx ends.
+	// nil: Config is for good.
+	Follow func(ctx context.Context, changed func(*upstream.Config))
 }
 
 // Session is one downstream connection: a client, and the upstreams that are
 // started for it.
 type Session struct {
-	opts  Options
-	log   zerolog.Logger
-	specs []*upstream.Spec // the enabled servers, config order
-	off   []*upstream.Spec // the disabled ones
-	ctx   context.Context  // lifetime of the session's goroutines; set by Serve
+	opts    Options
+	log     zerolog.Logger
+	servers atomic.Pointer[roster]
+	ctx     context.Context // lifetime of the session's goroutines; set by Serve
 
 	mu    sync.Mutex
 	ended bool           // guarded by mu: spawn refuses
@@ -68,14 +71,9 @@ type Session struct {
 // New returns a Session. Serve runs it.
 func New(opts Options) *Session {
 	s := &Session{opts: opts, log: opts.Log}
-	for i := range opts.Config.Servers {
-		if spec := &opts.Config.Servers[i]; spec.Disabled {
-			s.off = append(s.off, spec)
-		} else {
-			s.specs = append(s.specs, spec)
-		}
-	}
-	s.catalog = newCatalog(s.specs, opts.Config.MaxNameLength)
+	r := rosterOf(opts.Config)
+	s.servers.Store(r)
+	s.catalog = newCatalog(r, opts.Config.MaxNameLength)
 	s.subs = newSubscriptions()
 	s.listens = newListens()
 	s.parked = newParking(s)
@@ -102,10 +100,11 @@ func (s *Session) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 	s.notices = newNotices(s)
 	s.prefs = newPreferences(s)
 	s.rec = newReconciler(s)
-	s.set = upstream.NewSet(inner, s.opts.Config.Servers, upstream.Options{
+	s.set = upstream.NewSet(inner, upstream.Options{
 		Handler: s, Log: s.log, MaxMessageSize: s.opts.Config.MaxMessageSize,
 		Environ: s.opts.Environ, Dial: s.opts.Dial,
 	})
+	s.enlist()
 
 	writing, stopWriting := context.WithCancel(context.WithoutCancel(ctx))
 	var writer sync.WaitGroup
@@ -114,6 +113,9 @@ func (s *Session) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 	go func() { read <- s.stream.Serve(inner) }() // may outlive Serve: nothing frees a read of a terminal
 	s.spawn(func() { s.prefs.run(inner) })
 	s.spawn(func() { s.rec.run(inner) })
+	if s.opts.Follow != nil {
+		s.spawn(func() { s.opts.Follow(inner, s.reconfigure) })
+	}
 
 	err := s.wait(ctx, read)
 	s.finish(ctx)

@@ -48,7 +48,7 @@ func (s *sightings) get(uri string) (server int, ok bool) {
 // sightTools remembers the app resources that tools point to (MCP Apps,
 // _meta.ui.resourceUri). c.mu is held.
 func (c *catalog) sightTools(at slot, l *upstream.Listing) {
-	if at.kind != upstream.Tools || len(c.specs) == 1 {
+	if at.kind != upstream.Tools || c.roster.sole() {
 		return
 	}
 	for _, item := range l.Items {

@@ -153,8 +153,8 @@ func (s *subscriptions) restore(c *upstream.Conn) {
 func (s *Session) subscribe(r *request) {
 	s.onURI(r, func(o owner, token []byte) *upstream.Conn {
 		form, _ := jsonrpc.Text(token)
-		sub := subscription{s.specs[o.server].Name, o.uri}
-		server := s.set.Servers()[o.server]
+		sub := subscription{s.server(o.server).Name(), o.uri}
+		server := s.server(o.server)
 		if c := server.Ready(); c != nil && !c.Offers("resources", "subscribe") {
 			s.fail(r, invalidParams("server %q has no subscriptions", sub.server))
 			return nil
@@ -184,7 +184,11 @@ func (s *Session) unsubscribe(r *request) {
 		r.Reply([]byte(`{}`))
 		return
 	}
-	server := slices.IndexFunc(s.specs, func(spec *upstream.Spec) bool { return spec.Name == sub.server })
+	server := s.roster().index(sub.server)
+	if server < 0 {
+		r.Reply([]byte(`{}`)) // it has left the config, and took the subscription with it
+		return
+	}
 	o := owner{server: server, uri: sub.uri}
 	if c := s.forwardSubscription(r, o, token, func(bool) {}); c != nil {
 		s.soil(c)
@@ -194,7 +198,7 @@ func (s *Session) unsubscribe(r *request) {
 // forwardSubscription sends r with the upstream's own URI. The client's answer
 // is {} whatever a willing upstream puts in its own.
 func (s *Session) forwardSubscription(r *request, o owner, token []byte, settle func(agreed bool)) *upstream.Conn {
-	server := s.set.Servers()[o.server]
+	server := s.server(o.server)
 	if c := server.Ready(); c != nil && c.Modern() {
 		s.watchFor(r, c, o, settle)
 		return nil

@@ -58,6 +58,9 @@ type Conn struct {
 	err     error // guarded by mu: why the Conn is lost
 }
 
+// Server returns the server that c is a connection to.
+func (c *Conn) Server() *Server { return c.server }
+
 // Name returns the server's key in the config.
 func (c *Conn) Name() string { return c.server.spec.Name }
 

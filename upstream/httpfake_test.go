@@ -70,12 +70,12 @@ func reach(t *testing.T, spec Spec, p *proxy, change ...func(*Options)) *Server 
 	for _, f := range change {
 		f(&opts)
 	}
-	set := NewSet(t.Context(), []Spec{spec}, opts)
+	set := NewSet(t.Context(), opts)
 	t.Cleanup(func() { set.Close(true) })
 	set.mu.Lock()
 	set.client = &Client{Info: []byte(`{"name":"test","version":"0"}`), Capabilities: []byte(`{}`)}
 	set.mu.Unlock()
-	return set.Server("u")
+	return set.Add(&spec)
 }
 
 // connected returns a connection to s.

@@ -26,6 +26,7 @@ type Server struct {
 	retryAt  time.Time      // before this no attempt is made
 	lastErr  error          // why the newest attempt or connection failed
 	era      era            // what the server spoke last
+	removed  bool           // nothing new may be sent to it
 }
 
 // dial is one attempt to connect. done is closed by the attempt's goroutine,
@@ -91,6 +92,8 @@ func (s *Server) join() (*dial, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch wait := time.Until(s.retryAt); {
+	case s.removed:
+		return nil, unavailable(s.Name(), errRemoved)
 	case s.conn != nil:
 		d := &dial{done: make(chan struct{}), conn: s.conn}
 		close(d.done)
@@ -129,7 +132,7 @@ func (s *Server) connect(d *dial) {
 	}
 	s.mu.Lock()
 	s.dial = nil
-	stale := false
+	removed, stale := s.removed, false
 	if err != nil {
 		d.err = unavailable(s.Name(), err)
 		s.failed(d.err)
@@ -148,6 +151,8 @@ func (s *Server) connect(d *dial) {
 		s.log.Info().Dur("took", time.Since(began)).Str("version", c.Version()).Msg("connected")
 		if lost := c.Err(); lost != nil {
 			s.lost(c, lost) // lost before it was published
+		} else if removed {
+			s.Evict(c)
 		}
 	} else if !errors.Is(err, errClosing) {
 		s.log.Warn().Err(d.err).Msg("connecting failed")
@@ -224,6 +229,14 @@ func (s *Server) outgrow() {
 	if c := s.Ready(); c != nil && c.outgrown() {
 		s.Evict(c)
 	}
+}
+
+// leave has nothing new sent to the server, and returns its connection, or nil.
+func (s *Server) leave() *Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.removed = true
+	return s.conn
 }
 
 // stopSoon stops c's link beside whatever the caller does.

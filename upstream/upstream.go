@@ -16,6 +16,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/rs/zerolog"
@@ -42,42 +43,43 @@ type Options struct {
 
 // Set is all the upstreams of one session. It is safe for concurrent use.
 type Set struct {
-	opts    Options
-	ctx     context.Context // lifetime of every attempt and connection; ends at Close
-	cancel  context.CancelCauseFunc
-	tasks   sync.WaitGroup
-	forks   *forker
-	servers []*Server
-	byName  map[string]*Server
+	opts   Options
+	ctx    context.Context // lifetime of every attempt and connection; ends at Close
+	cancel context.CancelCauseFunc
+	tasks  sync.WaitGroup
+	forks  *forker
 
-	mu     sync.Mutex
-	client *Client // guarded by mu: nil until Start
-	heard  []byte  // guarded by mu: the capabilities of the newest Start
-	closed bool    // guarded by mu: no task may start any more
-	end    ladder  // guarded by mu: how links are stopped
+	mu      sync.Mutex
+	servers []*Server // guarded by mu, as are all below: those added
+	client  *Client   // nil until Start
+	heard   []byte    // the capabilities of the newest Start
+	closed  bool      // no task may start any more
+	end     ladder    // how links are stopped
 }
 
-// NewSet returns a Set of the specs that are not disabled. It connects to none
-// before Start. The caller must Close it.
-func NewSet(ctx context.Context, specs []Spec, opts Options) *Set {
+// NewSet returns an empty Set. The caller must Close it.
+func NewSet(ctx context.Context, opts Options) *Set {
 	ctx, cancel := context.WithCancelCause(ctx)
-	s := &Set{opts: opts, ctx: ctx, cancel: cancel, forks: newForker(opts.Log), byName: map[string]*Server{}, end: politely}
-	for i := range specs {
-		if specs[i].Disabled {
-			continue
-		}
-		server := &Server{set: s, spec: &specs[i], log: opts.Log.With().Str("upstream", specs[i].Name).Logger()}
-		s.servers = append(s.servers, server)
-		s.byName[specs[i].Name] = server
-	}
-	return s
+	return &Set{opts: opts, ctx: ctx, cancel: cancel, forks: newForker(opts.Log), end: politely}
 }
 
-// Servers returns the enabled servers in the order of the config.
-func (s *Set) Servers() []*Server { return s.servers }
+// Add enters a server. It is connected to by Start or, after that, when it is
+// needed.
+func (s *Set) Add(spec *Spec) *Server {
+	server := &Server{set: s, spec: spec, log: s.opts.Log.With().Str("upstream", spec.Name).Logger()}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.servers = append(s.servers, server)
+	return server
+}
 
-// Server returns the enabled server with that name, or nil.
-func (s *Set) Server(name string) *Server { return s.byName[name] }
+// Remove takes a server out: nothing new is sent to it, requests that are open
+// on it finish, and then it is stopped.
+func (s *Set) Remove(server *Server) {
+	if c := server.leave(); c != nil {
+		server.Evict(c)
+	}
+}
 
 // Start tells the Set who the client is and connects to every server, all at
 // once. It does not wait. A client of 2026-07-28 says in each request what it
@@ -93,8 +95,9 @@ func (s *Set) Start(client Client) {
 		s.client.Capabilities, more = joined(s.client.Capabilities, client.Capabilities)
 	}
 	s.heard = client.Capabilities
+	servers := slices.Clone(s.servers)
 	s.mu.Unlock()
-	for _, server := range s.servers {
+	for _, server := range servers {
 		if more {
 			server.outgrow()
 		}
@@ -113,6 +116,13 @@ func joined(capabilities, more []byte) (all []byte, grown bool) {
 		}
 	})
 	return capabilities, grown
+}
+
+// Started reports whether there is a client to connect to servers for.
+func (s *Set) Started() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.client != nil
 }
 
 // who returns the client that Start was told of.
@@ -148,10 +158,11 @@ func (s *Set) Close(prompt bool) {
 	if prompt {
 		s.end = promptly
 	}
+	servers := slices.Clone(s.servers)
 	s.mu.Unlock()
 	s.cancel(errClosing)
 	var stops sync.WaitGroup
-	for _, server := range s.servers {
+	for _, server := range servers {
 		for _, c := range server.takeAll() {
 			stops.Go(func() { c.link.stop(s.ladder()) })
 		}
@@ -168,5 +179,9 @@ func (s *Set) ladder() ladder {
 	return s.end
 }
 
-// errClosing is why things end when coffer itself does.
-var errClosing = errors.New("coffer is closing")
+var (
+	// errClosing is why things end when coffer itself does.
+	errClosing = errors.New("coffer is closing")
+	// errRemoved is why a server is not connected to any more.
+	errRemoved = errors.New("taken out of the config")
+)
