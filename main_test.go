@@ -24,11 +24,13 @@ import (
 // and those of which the functions tell.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"coffer":      main,
-		"mcpgoserver": mcpgoMain,
-		"httpadapter": adapterMain,
-		"prefswriter": prefsWriterMain,
-		"soakserver":  soakServerMain,
+		"coffer":        main,
+		"mcpgoserver":   mcpgoMain,
+		"httpadapter":   adapterMain,
+		"fixtureserver": fixtureMain,
+		"suiteclient":   suiteClientMain,
+		"prefswriter":   prefsWriterMain,
+		"soakserver":    soakServerMain,
 		"fakeserver": func() {
 			os.Exit(upstreamtest.Main(os.Args, os.Stdin, os.Stdout, os.Stderr))
 		},
