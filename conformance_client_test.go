@@ -30,7 +30,7 @@ func TestConformanceClient(t *testing.T) {
 				t.Parallel()
 				var bad []string
 				for range suiteTries {
-					result, said, err := runSuite(t, "client", "--command", testCommand(t, "suiteclient"), "--scenario", scenario, "--spec-version", revision)
+					result, said, err := runSuite(t, "client", "--command", testCommand(t, "suiteclient"), "--scenario", scenario, "--spec-version", revision, "--timeout", "120000")
 					if bad = clientFaults(result[scenario]); err != nil && bad == nil {
 						bad = []string{fmt.Sprintf("%v: %s", err, said)}
 					}
@@ -77,7 +77,7 @@ func runSuiteClient(url string) (err error) {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"suite": map[string]any{"url": url, "prefix": ""}}})
+	config, err := json.Marshal(map[string]any{"mcpServers": map[string]any{"suite": map[string]any{"url": url, "prefix": "", "list_timeout": "80s"}}})
 	if err != nil {
 		return err
 	}
