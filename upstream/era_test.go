@@ -304,7 +304,8 @@ func TestLegacyClientModernOverHTTP(t *testing.T) {
 }
 
 func TestMCPGoModern(t *testing.T) {
-	real := newMCPGo()
+	heard := make(chan struct{}, 10)
+	real := newMCPGo(heard)
 	real.AddTool(mcp.NewToolWithRawSchema("region", "", json.RawMessage(`{"type":"object","properties":{"r":{"type":"string","x-mcp-header":"R"}}}`)),
 		func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 			return mcp.NewToolResultText("there"), nil
@@ -322,7 +323,7 @@ func TestMCPGoModern(t *testing.T) {
 	if soon(t, agreed, "acknowledgement") == nil {
 		t.Error("listen was refused")
 	}
-	a, progress := echo(t, s)
+	a, progress := echo(t, s, heard)
 	if !strings.Contains(string(a.Result), `"text":"hi"`) || !strings.Contains(progress, `"progressToken":"tok"`) {
 		t.Errorf("got %s %s %v and progress %s", a.Result, a.Error, a.Err, progress)
 	}

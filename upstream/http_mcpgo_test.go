@@ -16,24 +16,29 @@ import (
 	"coffer/jsonrpc"
 )
 
-// newMCPGo returns a real server with one tool, which reports progress
-// before it answers.
-func newMCPGo() *server.MCPServer {
+// newMCPGo returns a real server with one tool, which reports progress and
+// answers when that has been heard: it sends notices beside the answer, which
+// may overtake them.
+func newMCPGo(heard <-chan struct{}) *server.MCPServer {
 	s := server.NewMCPServer("real", "1", server.WithToolCapabilities(true), server.WithLogging())
 	s.AddTool(mcp.NewTool("echo", mcp.WithString("text")), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		if r.Params.Meta != nil && r.Params.Meta.ProgressToken != nil {
 			if err := s.SendNotificationToClient(ctx, "notifications/progress", map[string]any{"progressToken": r.Params.Meta.ProgressToken, "progress": 1}); err != nil {
 				return nil, err
 			}
-			time.Sleep(50 * time.Millisecond) // it sends notices beside the answer, which may overtake them
+			select {
+			case <-heard:
+			case <-time.After(patience):
+			}
 		}
 		return mcp.NewToolResultText(r.GetString("text", "")), nil
 	})
 	return s
 }
 
-// echo calls the tool with a progress token and returns its answer.
-func echo(t *testing.T, s *Server) (a jsonrpc.Answer, progress string) {
+// echo calls the tool with a progress token and returns its answer. heard is
+// newMCPGo's.
+func echo(t *testing.T, s *Server, heard chan<- struct{}) (a jsonrpc.Answer, progress string) {
 	t.Helper()
 	steps := make(chan string, 10)
 	answers := make(chan jsonrpc.Answer, 1)
@@ -42,7 +47,10 @@ func echo(t *testing.T, s *Server) (a jsonrpc.Answer, progress string) {
 	params := []byte(token)
 	r := &Request{
 		Method: "tools/call", Params: params, Token: params[at : at+5],
-		Progress: func(params []byte) { steps <- string(params) },
+		Progress: func(params []byte) {
+			steps <- string(params)
+			heard <- struct{}{}
+		},
 		Done:     func(a jsonrpc.Answer) { answers <- a },
 	}
 	if c := s.Start(r); c != nil {
@@ -57,12 +65,13 @@ func echo(t *testing.T, s *Server) (a jsonrpc.Answer, progress string) {
 }
 
 func TestMCPGoStreamable(t *testing.T) {
-	real := newMCPGo()
+	heard := make(chan struct{}, 10)
+	real := newMCPGo(heard)
 	handler := server.NewStreamableHTTPServer(real, server.WithEndpointPath("/mcp"))
 	front := httptest.NewServer(handler)
 	p := newProxy()
 	s := reach(t, Spec{Transport: TransportHTTP, URL: front.URL + "/mcp"}, p)
-	a, progress := echo(t, s)
+	a, progress := echo(t, s, heard)
 	if !strings.Contains(string(a.Result), `"text":"hi"`) || !strings.Contains(progress, `"progressToken":"tok"`) {
 		t.Fatalf("got %s %s %v and progress %s", a.Result, a.Error, a.Err, progress)
 	}
@@ -88,12 +97,12 @@ func TestMCPGoStreamable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err) // somebody else took the port
 	}
-	again := &httptest.Server{Listener: listener, Config: &http.Server{Handler: server.NewStreamableHTTPServer(newMCPGo(), server.WithEndpointPath("/mcp"))}}
+	again := &httptest.Server{Listener: listener, Config: &http.Server{Handler: server.NewStreamableHTTPServer(newMCPGo(heard), server.WithEndpointPath("/mcp"))}}
 	again.Start()
 	t.Cleanup(again.Close)
-	a, _ = echo(t, s)
+	a, _ = echo(t, s, heard)
 	for n := 0; n < 10 && a.Err != nil && strings.Contains(a.Err.Error(), "may have run"); n++ {
-		a, _ = echo(t, s) // the one before went out on a connection that was just dying
+		a, _ = echo(t, s, heard) // the one before went out on a connection that was just dying
 	}
 	if a.Result == nil {
 		t.Errorf("after a restart: %s %v", a.Error, a.Err)
@@ -101,11 +110,12 @@ func TestMCPGoStreamable(t *testing.T) {
 }
 
 func TestMCPGoSSE(t *testing.T) {
-	real := servertest.NewTestServer(newMCPGo())
+	heard := make(chan struct{}, 10)
+	real := servertest.NewTestServer(newMCPGo(heard))
 	t.Cleanup(real.Close)
 	for _, transport := range []Transport{TransportSSE, TransportHTTP} {
 		s := reach(t, Spec{Transport: transport, URL: real.URL + "/sse"}, newProxy())
-		a, progress := echo(t, s)
+		a, progress := echo(t, s, heard)
 		if !strings.Contains(string(a.Result), `"text":"hi"`) || !strings.Contains(progress, `"progressToken":"tok"`) {
 			t.Errorf("got %s %s %v and progress %s", a.Result, a.Error, a.Err, progress)
 		}

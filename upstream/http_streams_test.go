@@ -229,19 +229,18 @@ func TestHTTPListenFailures(t *testing.T) {
 		}, 8}, // net/http tries a GET again by itself, on each connection that it kept
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			first := make(chan struct{}, 100)
-			f.when("GET", func(w writer, _ *request, _ *message) { first <- struct{}{}; c.get(w) })
-			s := reach(t, Spec{Transport: TransportHTTP, URL: f.URL}, newProxy())
-			works(t, s)
-			soon(t, first, "GET")
-			time.Sleep(1300 * time.Millisecond) // for nothing more than allowed to happen
-			if n := len(f.all("GET")); n > c.most {
-				t.Errorf("%d GETs, want no more than %d", n, c.most)
-			}
-			works(t, s)
-			f.count(t, "initialize", 1)
+			synctest.Test(t, func(t *testing.T) {
+				f := newHandler()
+				f.when("GET", func(w writer, _ *request, _ *message) { c.get(w) })
+				conn := overPipes(t, f, newProxy())
+				time.Sleep(1300 * time.Millisecond)
+				synctest.Wait()
+				if n := len(f.all("GET")); n < 1 || n > c.most {
+					t.Errorf("%d GETs, want 1 to %d", n, c.most)
+				}
+				works(t, conn.server)
+				f.count(t, "initialize", 1)
+			})
 		})
 	}
 }

@@ -288,8 +288,9 @@ func (p *pipes) Close() error {
 
 func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// overPipes returns a connection to f within a synctest bubble.
-func overPipes(t *testing.T, f *fakeServer, p *proxy) *Conn {
+// overPipes returns a connection to f, which its server uses, within a synctest
+// bubble.
+func overPipes(t *testing.T, f http.Handler, p *proxy) *Conn {
 	t.Helper()
 	listener := &pipes{conns: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: f}
@@ -305,5 +306,8 @@ func overPipes(t *testing.T, f *fakeServer, p *proxy) *Conn {
 	if err := c.initialize(t.Context(), c.server.set.who()); err != nil {
 		t.Fatal(err)
 	}
+	s.mu.Lock()
+	s.conn = c
+	s.mu.Unlock()
 	return c
 }
