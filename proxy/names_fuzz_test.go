@@ -55,7 +55,7 @@ func FuzzNaming(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, limit int) {
 		limit = minLimit + max(limit, -limit, 0)%256
 		specs, listings := fuzzServers(text)
-		n := newNaming(specs, limit)
+		n := newNaming(inOrder(specs), limit)
 		n.settle(listings)
 		items := 0
 		for i, spec := range specs {

@@ -22,14 +22,24 @@ type roster struct {
 
 // rosterOf returns the roster of a config file, without servers to reach.
 func rosterOf(config *upstream.Config) *roster {
-	r := &roster{}
+	var on, off []*upstream.Spec
 	for i := range config.Servers {
 		if spec := &config.Servers[i]; spec.Disabled {
-			r.off = append(r.off, spec)
+			off = append(off, spec)
 		} else {
-			r.order = append(r.order, len(r.specs))
-			r.specs = append(r.specs, spec)
+			on = append(on, spec)
 		}
+	}
+	r := inOrder(on)
+	r.off = off
+	return r
+}
+
+// inOrder returns a roster of these servers.
+func inOrder(specs []*upstream.Spec) *roster {
+	r := &roster{specs: specs}
+	for i := range specs {
+		r.order = append(r.order, i)
 	}
 	return r
 }
