@@ -53,8 +53,9 @@ var pairingSchemas = sync.OnceValues(func() (*upstreamtest.Schemas, error) {
 })
 
 // startPairing starts coffer between a client and an upstream, with the
-// handshake done if the client's era has one.
-func startPairing(t *testing.T, version, transport string, script upstreamtest.Script) *pairing {
+// handshake done if the client's era has one. open starts or serves the
+// upstream, which writes its trace where it is told.
+func startPairing(t *testing.T, version string, open func(trace string) realServer) *pairing {
 	t.Helper()
 	schemas, err := pairingSchemas()
 	if err != nil {
@@ -65,9 +66,8 @@ func startPairing(t *testing.T, version, transport string, script upstreamtest.S
 		T: t, modern: version == statelessVersion, messages: make(chan *jsonrpc.Message, 100),
 		trace: filepath.Join(folder, "trace"), traffic: schemas.Check(true),
 	}
-	script.Trace = p.trace
 	config := filepath.Join(folder, "config.json")
-	entry := pairedUpstream(t, transport, script)
+	entry := open(p.trace)
 	entry.patience = patience{ListTimeout: pairingLimit.String(), ConnectTimeout: pairingLimit.String()}
 	writeServers(t, config, map[string]realServer{"up": entry})
 
@@ -85,6 +85,7 @@ func startPairing(t *testing.T, version, transport string, script upstreamtest.S
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { p.cmd.Process.Kill() }) // or the upstream would wait for it when a step has failed
 	go p.read(stdout)
 	if !p.modern {
 		p.result(p.request("initialize", `{"protocolVersion":"`+version+`","capabilities":{"elicitation":{},"roots":{}},"clientInfo":{"name":"pairing","version":"1"}}`))

@@ -24,7 +24,11 @@ func TestPairings(t *testing.T) {
 			for _, transport := range []string{"stdio", "http"} {
 				t.Run(fmt.Sprintf("client %s/upstream %s/%s", client, server, transport), func(t *testing.T) {
 					t.Parallel()
-					p := startPairing(t, client, transport, pairingScript(server))
+					p := startPairing(t, client, func(trace string) realServer {
+						script := pairingScript(server)
+						script.Trace = trace
+						return pairedUpstream(t, transport, script)
+					})
 					for _, step := range []struct {
 						name string
 						run  func(*pairing)

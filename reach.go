@@ -161,7 +161,7 @@ type alone struct{}
 func (alone) Notified(*upstream.Conn, string, []byte) {}
 func (alone) Up(*upstream.Conn)                       {}
 func (alone) Down(*upstream.Conn)                     {}
-func (alone) Missed(*upstream.Conn)                   {}
+func (alone) Missed(*upstream.Conn, ...upstream.Kind) {}
 func (alone) Flush()                                  {}
 func (alone) Room(context.Context)                    {}
 

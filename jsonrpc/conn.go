@@ -178,12 +178,16 @@ func (c *Conn) Notify(method string, params []byte) {
 // Receive takes one message from the peer. It reports false for a response
 // that no call waits for. m is not kept, its slices are. One goroutine at a
 // time may call it.
-func (c *Conn) Receive(m *Message) bool {
+func (c *Conn) Receive(m *Message) bool { return c.ReceiveOn(m, nil) }
+
+// ReceiveOn is Receive of a message that came on the stream of a call of ours,
+// where calls have streams.
+func (c *Conn) ReceiveOn(m *Message, call *Call) bool {
 	switch {
 	case m.IsNotification():
 		c.handler.HandleNotification(m.Method, m.Params)
 	case m.IsRequest():
-		c.receiveRequest(m, nil)
+		c.receiveRequest(m, nil, call)
 	default:
 		return c.receiveAnswer(m)
 	}
@@ -207,7 +211,7 @@ func (c *Conn) receiveAnswer(m *Message) bool {
 	return true
 }
 
-func (c *Conn) receiveRequest(m *Message, b *batch) {
+func (c *Conn) receiveRequest(m *Message, b *batch, on *Call) {
 	c.mu.Lock()
 	if c.closed != nil {
 		c.mu.Unlock()
@@ -219,16 +223,17 @@ func (c *Conn) receiveRequest(m *Message, b *batch) {
 		b.done(c, &Message{Error: ErrorObject(CodeInvalidRequest, "request id "+string(m.ID)+" is already in use", nil)})
 		return
 	}
-	r := &Request{Message: *m, conn: c, batch: b}
+	r := &Request{Message: *m, On: on, conn: c, batch: b}
 	c.incoming[string(m.ID)] = r
 	c.open++
 	c.mu.Unlock()
 	c.handler.HandleRequest(r)
 }
 
-// ReceiveBatch takes the elements of one batch. The answers go out together,
-// in one array, when all are there.
-func (c *Conn) ReceiveBatch(elements [][]byte) {
+// ReceiveBatch takes the elements of one batch, which came on the stream of
+// call if that is not nil. The answers go out together, in one array, when all
+// are there.
+func (c *Conn) ReceiveBatch(elements [][]byte, call *Call) {
 	b := &batch{missing: 1} // one for this loop
 	for _, text := range elements {
 		m, err := Parse(text)
@@ -238,9 +243,9 @@ func (c *Conn) ReceiveBatch(elements [][]byte) {
 			b.done(c, &Message{Error: ErrorObject(CodeInvalidRequest, err.Error(), nil)})
 		case m.IsRequest():
 			b.add()
-			c.receiveRequest(m, b)
+			c.receiveRequest(m, b, call)
 		default:
-			c.Receive(m)
+			c.ReceiveOn(m, call)
 		}
 	}
 	b.done(c, nil)

@@ -28,7 +28,7 @@
 // # Who may call what
 //
 // Everything of Conn, Request and Writer may be called from any goroutine,
-// except that Conn.Receive and ReceiveBatch, which keep the order of the wire,
+// except that Conn.Receive, ReceiveOn and ReceiveBatch, which keep the order of the wire,
 // are called by one goroutine: for a Stream the one that runs Serve. It alone
 // uses the Reader. Handlers and Call.Done run on it and must not wait for any
 // peer. Post, Flush and a Sender never wait, so whoever holds an answer may send

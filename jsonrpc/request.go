@@ -10,6 +10,10 @@ import (
 // may call its methods.
 type Request struct {
 	Message
+	// On is our call on whose stream the request came, and which it therefore
+	// serves; nil where calls have no streams of their own.
+	On *Call
+
 	conn  *Conn
 	batch *batch
 

@@ -200,7 +200,7 @@ func TestBatches(t *testing.T) {
 			if !ok {
 				t.Fatal("no batch")
 			}
-			conn.ReceiveBatch(elements)
+			conn.ReceiveBatch(elements, nil)
 			for _, r := range h.got {
 				if !r.InBatch() {
 					t.Error("a request does not know that it came in a batch")
@@ -232,7 +232,7 @@ func TestBatchAnsweredAtOnce(t *testing.T) {
 	w := &wire{}
 	conn := jsonrpc.NewConn(w, &echo{[]byte(`{}`)}, "")
 	elements, _ := jsonrpc.Batch([]byte(`[{"jsonrpc":"2.0","id":1,"method":"m"},{"jsonrpc":"2.0","id":2,"method":"m"}]`))
-	conn.ReceiveBatch(elements)
+	conn.ReceiveBatch(elements, nil)
 	w.expect(t, `[{"jsonrpc":"2.0","id":1,"result":{}},{"jsonrpc":"2.0","id":2,"result":{}}]`)
 }
 
@@ -244,7 +244,7 @@ func TestBatchOfAnswers(t *testing.T) {
 	conn.Start(&jsonrpc.Call{Method: "m", Done: second.done})
 	w.sent = nil
 	elements, _ := jsonrpc.Batch([]byte(`[{"jsonrpc":"2.0","id":2,"result":2},{"jsonrpc":"2.0","id":1,"result":1}]`))
-	conn.ReceiveBatch(elements)
+	conn.ReceiveBatch(elements, nil)
 	first.expect(t, "1")
 	second.expect(t, "2")
 	w.expect(t)
@@ -259,7 +259,7 @@ func TestBatchRaces(t *testing.T) {
 		fmt.Fprintf(&text, `,{"jsonrpc":"2.0","id":%d,"method":"m"}`, i)
 	}
 	elements, _ := jsonrpc.Batch([]byte("[" + text.String()[1:] + "]"))
-	conn.ReceiveBatch(elements)
+	conn.ReceiveBatch(elements, nil)
 	var tasks sync.WaitGroup
 	for i, r := range h.got {
 		tasks.Go(func() {

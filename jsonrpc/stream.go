@@ -82,7 +82,7 @@ func (s *Stream) receive(line []byte) {
 	err := s.m.parse(line)
 	if errors.Is(err, ErrEnvelope) && s.opts.Batches != nil && s.opts.Batches() {
 		if elements, ok := Batch(line); ok {
-			s.ReceiveBatch(elements)
+			s.ReceiveBatch(elements, nil)
 			return
 		}
 	}

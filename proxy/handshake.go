@@ -202,20 +202,23 @@ func (s *Session) Up(c *upstream.Conn) {
 // Down implements upstream.Handler. A restart of the upstream's session
 // invalidates its lists; one that is being asked right now will be asked on
 // the new connection by who asks.
-func (s *Session) Down(c *upstream.Conn) { s.drop(c) }
+func (s *Session) Down(c *upstream.Conn) { s.drop(c, upstream.Kinds()) }
 
 // Missed implements upstream.Handler.
-func (s *Session) Missed(c *upstream.Conn) {
-	i := s.drop(c)
-	for _, k := range upstream.Kinds() {
+func (s *Session) Missed(c *upstream.Conn, kinds ...upstream.Kind) {
+	if kinds == nil {
+		kinds = upstream.Kinds()
+	}
+	i := s.drop(c, kinds)
+	for _, k := range kinds {
 		s.notices.check(slot{i, k})
 	}
 }
 
-// drop has c's lists asked anew, and returns its server's index.
-func (s *Session) drop(c *upstream.Conn) int {
+// drop has c's lists of these kinds asked anew, and returns its server's index.
+func (s *Session) drop(c *upstream.Conn, kinds []upstream.Kind) int {
 	i := s.index(c)
-	for _, k := range upstream.Kinds() {
+	for _, k := range kinds {
 		at := slot{i, k}
 		s.notices.cause(at)
 		if !s.lists.InFlight(at) {

@@ -106,12 +106,13 @@ func (p *parking) close() {
 	}
 }
 
-// ask takes a question of an upstream. On stdio nothing says which call it
-// belongs to; the newest open one is taken, which does no harm if it is wrong,
-// since the answer finds its question by the question's own id.
+// ask takes a question of an upstream. It belongs to the call on whose stream it
+// came. On stdio nothing says which call that is; the newest open one is taken,
+// which does no harm if it is wrong, since the answer finds its question by the
+// question's own id.
 func (p *parking) ask(c *upstream.Conn, q *jsonrpc.Request, capability string) {
 	p.mu.Lock()
-	x := p.asker(c, capability)
+	x := p.asker(c, q.On, capability)
 	if x == nil {
 		p.noteLack(c, capability)
 		p.mu.Unlock()
@@ -131,14 +132,15 @@ func (p *parking) ask(c *upstream.Conn, q *jsonrpc.Request, capability string) {
 
 func questionKey(n int) string { return fmt.Sprintf("q%d", n) }
 
-// asker returns the exchange on c that a question is put to: the newest whose
-// request is open and whose client can answer, else the newest that is parked;
-// its client is asked when it comes back. p.mu is held.
-func (p *parking) asker(c *upstream.Conn, capability string) *exchange {
+// asker returns the exchange on c that a question is put to: that of the call on
+// if that is known, else the newest whose request is open and whose client can
+// answer, else the newest that is parked; its client is asked when it comes
+// back. p.mu is held.
+func (p *parking) asker(c *upstream.Conn, on *jsonrpc.Call, capability string) *exchange {
 	var parked *exchange
 	for _, x := range slices.Backward(p.running) {
 		x.mu.Lock()
-		fits := x.u != nil && x.u.Conn() == c && x.last.declares(capability)
+		fits := x.u != nil && x.u.Conn() == c && x.last.declares(capability) && (on == nil || x.u.Carries(on))
 		open := x.r != nil
 		x.mu.Unlock()
 		switch {

@@ -29,8 +29,9 @@ type Handler interface {
 	Up(c *Conn)
 	// Down is called when a Conn that was Up can no longer be used.
 	Down(c *Conn)
-	// Missed says that notifications of the upstream may have been lost.
-	Missed(c *Conn)
+	// Missed says that notices of changed lists may have been lost: of all
+	// kinds, or of these.
+	Missed(c *Conn, kinds ...Kind)
 	// Flush is called when all that had arrived has been handled.
 	Flush()
 	// Room is called before more is read, and waits while the client is behind.
@@ -207,11 +208,26 @@ func (c *Conn) Flush() { c.link.flush() }
 
 // HandleRequest implements jsonrpc.Handler.
 func (c *Conn) HandleRequest(r *jsonrpc.Request) {
-	if r.Method == "ping" {
+	switch {
+	case c.Modern():
+		c.refuseRequest(r)
+	case r.Method == "ping":
 		r.Reply([]byte(`{}`))
-		return
+	default:
+		c.handler.Asked(c, r)
 	}
-	c.handler.Asked(c, r)
+}
+
+// refuseRequest deals with a request of a server of 2026-07-28, which must make
+// none (basic/patterns, stdio). On a pipe it is told so, lest it wait; over HTTP
+// a client must not send responses (streamable HTTP, "Sending Messages").
+func (c *Conn) refuseRequest(r *jsonrpc.Request) {
+	c.log.Warn().Str("method", r.Method).Msg("request of the server refused: servers of " + ModernVersion + " must make none")
+	if c.piped() {
+		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method+" (servers of "+ModernVersion+" make no requests)", nil))
+	} else {
+		c.rpc.Cancel(r.ID, nil)
+	}
 }
 
 // HandleNotification implements jsonrpc.Handler.

@@ -125,8 +125,10 @@ func TestModernHeaderMismatch(t *testing.T) {
 		}
 		reply(w, m, `{"content":[]}`)
 	})
-	s := asModern(reach(t, Spec{Transport: TransportHTTP, URL: f.URL}, newProxy()))
+	p := newProxy()
+	s := asModern(reach(t, Spec{Transport: TransportHTTP, URL: f.URL}, p))
 	_, answers := call(s, "tools/call", `{"name":"run","arguments":{"region":"eu"}}`)
+	soon(t, p.missed, "Missed: the list that others keep is as old")
 	if a := soon(t, answers, "answer"); jsonrpc.AsError(a.Error).Code != codeHeaderMismatch {
 		t.Errorf("got %+v", a)
 	}

@@ -230,10 +230,10 @@ func (h *streamable) single(p *post, resp *http.Response) error {
 	case len(bytes.TrimSpace(text)) == 0:
 		return fmt.Errorf("the server took the request and gave no answer: %s", h.statusText(resp, nil))
 	case err == nil && (m.Method != "" || h.answers(m, p.call)):
-		h.conn.rpc.Receive(m)
+		h.conn.rpc.ReceiveOn(m, p.call)
 	case err == nil:
 		return fmt.Errorf("the server answered another request, id %s", h.clean(string(m.ID)))
-	case errors.Is(err, jsonrpc.ErrEnvelope) && h.batch(text):
+	case errors.Is(err, jsonrpc.ErrEnvelope) && h.batch(text, p.call):
 	default:
 		return fmt.Errorf("the server's answer is %w: %s", err, h.statusText(resp, text))
 	}
@@ -255,7 +255,7 @@ func (r *remote) answers(m *jsonrpc.Message, call *jsonrpc.Call) bool {
 }
 
 // batch takes an array of messages where the revision has such.
-func (h *streamable) batch(text []byte) bool {
+func (h *streamable) batch(text []byte, call *jsonrpc.Call) bool {
 	h.mu.Lock()
 	batches := h.version == "2025-03-26"
 	h.mu.Unlock()
@@ -264,7 +264,7 @@ func (h *streamable) batch(text []byte) bool {
 	}
 	elements, ok := jsonrpc.Batch(text)
 	if ok {
-		h.conn.rpc.ReceiveBatch(elements)
+		h.conn.rpc.ReceiveBatch(elements, call)
 	}
 	return ok
 }

@@ -62,5 +62,7 @@ func (h *streamable) askAgain(p *post, resp *http.Response) (*http.Response, err
 	if err := h.describe(p, own, true); err != nil {
 		return nil, err
 	}
+	h.conn.handler.Missed(h.conn, Tools) // it changed, and nobody said so
+	h.conn.idle()
 	return h.exchange(p, h.url, own)
 }

@@ -93,7 +93,7 @@ func (r *remote) pump(ctx context.Context, body io.Reader, cur *cursor, handle f
 
 // take hands the message of one event on. call is the request on whose stream
 // it came, or nil.
-func (r *remote) take(ev event, call *jsonrpc.Call, batch func([]byte) bool) {
+func (r *remote) take(ev event, call *jsonrpc.Call, batch func([]byte, *jsonrpc.Call) bool) {
 	if !ev.isMessage() {
 		return
 	}
@@ -108,8 +108,8 @@ func (r *remote) take(ev event, call *jsonrpc.Call, batch func([]byte) bool) {
 		if call != nil && m.ID == nil && m.Error != nil {
 			r.answers(m, call)
 		}
-		r.conn.rpc.Receive(m) // a response that nobody waits for is a late one
-	case errors.Is(err, jsonrpc.ErrEnvelope) && batch != nil && batch(text):
+		r.conn.rpc.ReceiveOn(m, call) // a response that nobody waits for is a late one
+	case errors.Is(err, jsonrpc.ErrEnvelope) && batch != nil && batch(text, call):
 	case r.skipped.Add(1) == 1:
 		r.conn.log.Warn().Err(err).Str("data", r.clean(string(text[:min(len(text), 1024)]))).Msg("event skipped; further ones are counted")
 	}

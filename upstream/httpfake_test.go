@@ -55,7 +55,7 @@ func (p *proxy) Notified(_ *Conn, method string, params []byte) {
 func (p *proxy) Asked(_ *Conn, r *jsonrpc.Request) { p.asked <- r }
 func (p *proxy) Up(*Conn)                          {}
 func (p *proxy) Down(*Conn)                        { p.down <- struct{}{} }
-func (p *proxy) Missed(*Conn)                      { p.missed <- struct{}{} }
+func (p *proxy) Missed(*Conn, ...Kind)             { p.missed <- struct{}{} }
 func (p *proxy) Flush()                            {}
 func (p *proxy) Room(context.Context)              {}
 

@@ -37,6 +37,13 @@ func (r *Request) Conn() *Conn {
 	return r.conn
 }
 
+// Carries reports whether r is the request that call is, or was, on the wire.
+func (r *Request) Carries(call *jsonrpc.Call) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.call == call
+}
+
 // Cancel takes the request back: Done is not called any more, and the upstream
 // is told. params are those of the client's notifications/cancelled, or nil.
 func (r *Request) Cancel(params []byte) {
