@@ -159,47 +159,48 @@ func (s *Session) hold(ctx context.Context, form, holder string) (subscription, 
 	if err != nil || !c.Offers("resources", "subscribe") {
 		return subscription{}, false
 	}
-	if !s.subs.add(sub, subscriber{holder, form}) {
-		return sub, true
+	// The answer is waited for even if this listen is cancelled meanwhile: others
+	// may wait for it too.
+	answered := make(chan error, 1)
+	if s.subs.add(sub, subscriber{holder, form}, func(refusal error) { answered <- refusal }) {
+		s.askToTell(c, sub, func(refusal error) {
+			s.subs.settle(sub, refusal)
+			answered <- refusal
+		})
 	}
+	select {
+	case refusal := <-answered:
+		return sub, refusal == nil
+	case <-ctx.Done():
+		return sub, true // for whoever releases it
+	}
+}
+
+// askToTell subscribes to a URI at an upstream, and calls then with its refusal,
+// or nil.
+func (s *Session) askToTell(c *upstream.Conn, sub subscription, then func(refusal error)) {
 	if c.Modern() {
-		agreed := make(chan []string, 1)
-		c.Watch(s.watched(sub.server), func(uris []string) { agreed <- uris })
-		select {
-		case uris := <-agreed:
-			if !slices.Contains(uris, sub.uri) {
-				s.subs.remove(sub, subscriber{holder, form})
-				return subscription{}, false
+		c.Watch(s.watched(sub.server), func(uris []string) {
+			if slices.Contains(uris, sub.uri) {
+				then(nil)
+			} else {
+				then(invalidParams("server %q does not tell of changes of %s", sub.server, sub.uri))
 			}
-		case <-ctx.Done():
-		}
-		return sub, true
+		})
+		return
 	}
-	if _, err := c.Call(ctx, "resources/subscribe", jsonrpc.Set([]byte(`{}`), "uri", jsonrpc.Quote(sub.uri))); err != nil {
-		s.subs.remove(sub, subscriber{holder, form})
-		return subscription{}, false
-	}
-	return sub, true
+	s.spawn(func() {
+		_, err := c.Call(s.ctx, "resources/subscribe", jsonrpc.Set([]byte(`{}`), "uri", jsonrpc.Quote(sub.uri)))
+		then(err)
+		s.stream.Out.Flush()
+	})
 }
 
 // release ends the subscriptions of a listen that is over.
 func (s *Session) release(holder string, held []subscription) {
 	for _, sub := range held {
-		if !s.subs.removeAll(sub, holder) {
-			continue
-		}
-		i := s.roster().index(sub.server)
-		if i < 0 {
-			continue
-		}
-		c := s.server(i).Ready()
-		switch {
-		case c == nil:
-		case c.Modern():
-			c.Watch(s.watched(sub.server), nil)
-		default:
-			c.Tell("resources/unsubscribe", jsonrpc.Set([]byte(`{}`), "uri", jsonrpc.Quote(sub.uri)))
-			c.Flush()
+		if s.subs.removeAll(sub, holder) {
+			s.letGo(sub)
 		}
 	}
 }

@@ -15,6 +15,9 @@ import (
 type subscriptions struct {
 	mu    sync.Mutex
 	forms map[subscription]map[subscriber]bool // guarded by mu: what -> who asked
+	// asked are those that the upstream has not answered yet -> who waits for
+	// the answer beside the one who had it asked (guarded by mu).
+	asked map[subscription][]func(refusal error)
 }
 
 // subscriber is one who wants to hear of a URI.
@@ -30,32 +33,69 @@ type subscription struct {
 }
 
 func newSubscriptions() *subscriptions {
-	return &subscriptions{forms: map[subscription]map[subscriber]bool{}}
+	return &subscriptions{forms: map[subscription]map[subscriber]bool{}, asked: map[subscription][]func(error){}}
 }
 
-// add enters a subscriber; first is true if the upstream has to be asked.
-func (s *subscriptions) add(sub subscription, who subscriber) (first bool) {
+// add enters a subscriber; first is true if the upstream has to be asked, and
+// settle called with what it says. Another subscriber's then is called with
+// that, or at once if the upstream has agreed already.
+func (s *subscriptions) add(sub subscription, who subscriber, then func(refusal error)) (first bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.forms[sub] == nil {
-		s.forms[sub] = map[subscriber]bool{}
-		first = true
+		s.forms[sub] = map[subscriber]bool{who: true}
+		s.asked[sub] = append(make([]func(error), 0, 1), s.asked[sub]...) // some may wait for what was given up
+		s.mu.Unlock()
+		return true
 	}
 	s.forms[sub][who] = true
-	return first
+	waiting, open := s.asked[sub]
+	if open {
+		s.asked[sub] = append(waiting, then)
+	}
+	s.mu.Unlock()
+	if !open {
+		then(nil)
+	}
+	return false
 }
 
-// heldAs returns the subscription that resources/subscribe made under a form.
-// Who would own that URI now is not the question: the lists may have changed.
-func (s *subscriptions) heldAs(form string) (sub subscription, ok bool) {
+// settle takes what the upstream says to a subscription: nothing, or why it
+// will not have it. Then nobody has it.
+func (s *subscriptions) settle(sub subscription, refusal error) {
+	s.mu.Lock()
+	waiting := s.asked[sub]
+	delete(s.asked, sub)
+	if refusal != nil {
+		delete(s.forms, sub)
+	}
+	s.mu.Unlock()
+	for _, then := range waiting {
+		then(refusal)
+	}
+}
+
+// alone reports whether nobody waits for the upstream's answer but the one who
+// had it asked.
+func (s *subscriptions) alone(sub subscription) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for sub, asked := range s.forms {
-		if asked[subscriber{form: form}] {
-			return sub, true
+	return len(s.asked[sub]) == 0
+}
+
+// heldAs returns the subscriptions that resources/subscribe made under a form.
+// Who would own that URI now is not the question: the lists may have changed,
+// and it may have been subscribed to before and after.
+func (s *subscriptions) heldAs(form string) []subscription {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var all []subscription
+	for sub, who := range s.forms {
+		if who[subscriber{form: form}] {
+			all = append(all, sub)
 		}
 	}
-	return subscription{}, false
+	slices.SortFunc(all, func(a, b subscription) int { return strings.Compare(a.server, b.server) })
+	return all
 }
 
 // of returns all URIs of a server that somebody has subscribed to.
@@ -159,15 +199,17 @@ func (s *Session) subscribe(r *request) {
 			s.fail(r, invalidParams("server %q has no subscriptions", sub.server))
 			return nil
 		}
-		if !s.subs.add(sub, subscriber{form: form}) {
-			r.Reply([]byte(`{}`))
+		answer := func(refusal error) {
+			if refusal != nil {
+				s.fail(r, refusal)
+			} else {
+				r.Reply([]byte(`{}`))
+			}
+		}
+		if !s.subs.add(sub, subscriber{form: form}, answer) {
 			return nil
 		}
-		return s.forwardSubscription(r, o, token, func(agreed bool) {
-			if !agreed {
-				s.subs.remove(sub, subscriber{form: form})
-			}
-		})
+		return s.forwardSubscription(r, o, token, func(refusal error) { s.subs.settle(sub, refusal) })
 	})
 }
 
@@ -179,25 +221,45 @@ func (s *Session) unsubscribe(r *request) {
 		s.fail(r, invalidParams("%s needs one uri", r.Method))
 		return
 	}
-	sub, found := s.subs.heldAs(form)
-	if !found || !s.subs.remove(sub, subscriber{form: form}) {
+	var last []subscription
+	for _, sub := range s.subs.heldAs(form) {
+		if s.subs.remove(sub, subscriber{form: form}) && s.roster().index(sub.server) >= 0 { // else it left the config, and took the subscription with it
+			last = append(last, sub)
+		}
+	}
+	if last == nil {
 		r.Reply([]byte(`{}`))
 		return
 	}
-	server := s.roster().index(sub.server)
-	if server < 0 {
-		r.Reply([]byte(`{}`)) // it has left the config, and took the subscription with it
+	for _, sub := range last[1:] {
+		s.letGo(sub)
+	}
+	o := owner{server: s.roster().index(last[0].server), uri: last[0].uri}
+	if c := s.forwardSubscription(r, o, token, func(error) {}); c != nil {
+		s.soil(c)
+	}
+}
+
+// letGo tells an upstream that nobody wants a subscription any more.
+func (s *Session) letGo(sub subscription) {
+	i := s.roster().index(sub.server)
+	if i < 0 {
 		return
 	}
-	o := owner{server: server, uri: sub.uri}
-	if c := s.forwardSubscription(r, o, token, func(bool) {}); c != nil {
-		s.soil(c)
+	c := s.server(i).Ready()
+	switch {
+	case c == nil:
+	case c.Modern():
+		c.Watch(s.watched(sub.server), nil)
+	default:
+		c.Tell("resources/unsubscribe", jsonrpc.Set([]byte(`{}`), "uri", jsonrpc.Quote(sub.uri)))
+		c.Flush()
 	}
 }
 
 // forwardSubscription sends r with the upstream's own URI. The client's answer
 // is {} whatever a willing upstream puts in its own.
-func (s *Session) forwardSubscription(r *request, o owner, token []byte, settle func(agreed bool)) *upstream.Conn {
+func (s *Session) forwardSubscription(r *request, o owner, token []byte, settle func(refusal error)) *upstream.Conn {
 	server := s.server(o.server)
 	if c := server.Ready(); c != nil && c.Modern() {
 		s.watchFor(r, c, o, settle)
@@ -206,7 +268,7 @@ func (s *Session) forwardSubscription(r *request, o owner, token []byte, settle 
 		s.work(r, func(ctx context.Context) {
 			c, err := server.Connect(ctx)
 			if err != nil {
-				settle(false)
+				settle(err)
 				s.fail(r, err)
 				return
 			}
@@ -219,34 +281,41 @@ func (s *Session) forwardSubscription(r *request, o owner, token []byte, settle 
 		Params: jsonrpc.Splice(r.Params, jsonrpc.Edit{Old: token, New: jsonrpc.Quote(o.uri)}),
 	}
 	u.Done = func(a jsonrpc.Answer) {
-		settle(a.Err == nil && a.Error == nil)
-		switch {
-		case a.Err != nil:
-			s.fail(r, a.Err)
-		case a.Error != nil:
-			r.Fail(a.Error)
-		default:
+		refusal := a.Err
+		if a.Error != nil {
+			refusal = jsonrpc.AsError(a.Error)
+		}
+		if refusal != nil {
+			s.fail(r, refusal)
+		} else {
 			r.Reply([]byte(`{}`))
 		}
+		settle(refusal)
 	}
+	sub := subscription{server.Name(), o.uri}
 	r.OnCancel(func(notice []byte) {
-		settle(false)
-		u.Cancel(notice)
+		if s.subs.alone(sub) { // else another wants it too
+			settle(context.Canceled)
+			u.Cancel(notice)
+		}
 	})
 	return server.Start(u)
 }
 
 // watchFor answers r, which has changed the subscriptions to o, when a server
 // of 2026-07-28 has agreed to them.
-func (s *Session) watchFor(r *request, c *upstream.Conn, o owner, settle func(agreed bool)) {
+func (s *Session) watchFor(r *request, c *upstream.Conn, o owner, settle func(refusal error)) {
 	c.Watch(s.watched(c.Name()), func(uris []string) {
-		agreed := slices.Contains(uris, o.uri)
-		settle(agreed)
-		if !agreed && r.Method == "resources/subscribe" {
-			s.fail(r, invalidParams("server %q does not tell of changes of %s", c.Name(), o.uri))
+		var refusal error
+		if !slices.Contains(uris, o.uri) {
+			refusal = invalidParams("server %q does not tell of changes of %s", c.Name(), o.uri)
+		}
+		if refusal != nil && r.Method == "resources/subscribe" {
+			s.fail(r, refusal)
 		} else {
 			r.Reply([]byte(`{}`))
 		}
+		settle(refusal)
 		s.stream.Out.Flush()
 	})
 }
