@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -31,12 +32,28 @@ var subschemas = map[string]bool{
 // maxSafeInteger is the largest that a header may carry: 2^53-1.
 const maxSafeInteger = 1<<53 - 1
 
+// annotation is the keyword that makes a header of an argument.
+const annotation = "x-mcp-header"
+
+// maxSchemaDepth is how deep annotations are looked for. Each level is read once
+// for all levels above it, so without a bound a schema that is nothing but depth
+// would cost the square of its length.
+const maxSchemaDepth = 64
+
 // paramHeaders reads the annotations of a tool's inputSchema. An error means
 // that the tool must not be shown.
 func paramHeaders(schema []byte) ([]paramHeader, error) {
+	if !mayAnnotate(schema) {
+		return nil, nil
+	}
 	w := headerWalk{seen: map[string]bool{}}
-	w.schema(schema, nil, true)
+	w.schema(schema, nil, true, 0)
 	return w.found, w.err
+}
+
+// mayAnnotate reports whether a text can hold the keyword, if with escapes.
+func mayAnnotate(text []byte) bool {
+	return bytes.Contains(text, []byte(annotation)) || bytes.Contains(text, []byte(`\u`))
 }
 
 type headerWalk struct {
@@ -45,36 +62,43 @@ type headerWalk struct {
 	err   error
 }
 
-func (w *headerWalk) schema(schema []byte, path []string, reachable bool) {
+// schema walks a schema that stands below depth others.
+func (w *headerWalk) schema(schema []byte, path []string, reachable bool, depth int) {
+	if depth > maxSchemaDepth && w.err == nil && mayAnnotate(schema) {
+		w.err = fmt.Errorf("its schema may have an %s deeper than %d levels", annotation, maxSchemaDepth)
+	}
+	if w.err != nil || depth > maxSchemaDepth {
+		return
+	}
 	jsonrpc.Members(schema, func(key string, value []byte) {
 		isMap, below := subschemas[key]
 		switch {
 		case w.err != nil:
-		case key == "x-mcp-header":
+		case key == annotation:
 			w.annotation(schema, value, path, reachable)
 		case key == "properties":
 			jsonrpc.Members(value, func(name string, property []byte) {
-				w.schema(property, append(path[:len(path):len(path)], name), reachable)
+				w.schema(property, append(path[:len(path):len(path)], name), reachable, depth+1)
 			})
 		case below:
-			w.unreachable(value, isMap)
+			w.unreachable(value, isMap, depth+1)
 		}
 	})
 }
 
 // unreachable walks a map of schemas, an array of schemas or a schema.
-func (w *headerWalk) unreachable(value []byte, isMap bool) {
+func (w *headerWalk) unreachable(value []byte, isMap bool, depth int) {
 	if isMap {
-		jsonrpc.Members(value, func(_ string, inner []byte) { w.schema(inner, nil, false) })
+		jsonrpc.Members(value, func(_ string, inner []byte) { w.schema(inner, nil, false, depth) })
 		return
 	}
 	if elements, ok := jsonrpc.Elements(value); ok {
 		for _, e := range elements {
-			w.schema(e, nil, false)
+			w.schema(e, nil, false, depth)
 		}
 		return
 	}
-	w.schema(value, nil, false)
+	w.schema(value, nil, false, depth)
 }
 
 func (w *headerWalk) annotation(schema, value []byte, path []string, reachable bool) {

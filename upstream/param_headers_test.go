@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,6 +48,11 @@ func TestParamHeaders(t *testing.T) {
 		"then":                  {`{"then":{"properties":{"a":{"type":"string","x-mcp-header":"H"}}}}`, "bad"},
 		"$defs":                 {`{"$defs":{"d":{"type":"string","x-mcp-header":"H"}},"properties":{"a":{"$ref":"#/$defs/d"}}}`, "bad"},
 		"patternProperties":     {`{"patternProperties":{".":{"type":"string","x-mcp-header":"H"}}}`, "bad"},
+		"escaped keyword":       {at(`{"type":"string","x-mcp-h\u0065ader":"Region"}`), "Region:[p]"},
+		"deep, without any":     {strings.Repeat(`{"properties":{"p":`, 4_000) + `{}` + strings.Repeat(`}}`, 4_000), ""},
+		"deep":                  {strings.Repeat(`{"properties":{"p":`, 64) + `{"type":"string","x-mcp-header":"D"}` + strings.Repeat(`}}`, 64), "D:" + fmt.Sprint(slices.Repeat([]string{"p"}, 64))},
+		"too deep":              {strings.Repeat(`{"properties":{"p":`, 65) + `{"type":"string","x-mcp-header":"D"}` + strings.Repeat(`}}`, 65), "bad"},
+		"far too deep":          {strings.Repeat(`{"anyOf":[`, 4_000) + `{"x-mcp-header":"D"}` + strings.Repeat(`]}`, 4_000), "bad"},
 		// What is no schema cannot hold an annotation.
 		"default":                      {at(`{"type":"object","default":{"x-mcp-header":1}}`), ""},
 		"enum":                         {at(`{"enum":[{"x-mcp-header":1}]}`), ""},
