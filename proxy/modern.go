@@ -31,6 +31,8 @@ func (s *Session) handleModern(r *request) {
 	capabilities := jsonrpc.Lookup(r.meta, upstream.MetaCapabilities)
 	handle, known := methods[r.Method]
 	switch {
+	case r.InBatch():
+		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeInvalidRequest, upstream.ModernVersion+" has no batches", nil))
 	case !isText:
 		s.fail(r, invalidParams("%s in _meta must be a string", upstream.MetaVersion))
 	case version != upstream.ModernVersion:

@@ -32,7 +32,10 @@ func (x *exchange) nextRound(r *request, result []byte) {
 	defer cancel()
 	defer s.stream.Out.Flush()
 	if x.rounds++; x.rounds > maxRounds {
-		s.fail(r, fmt.Errorf("upstream %q asked for input %d times", s.server(x.server).Name(), maxRounds))
+		s.fail(r, &wireError{
+			code:    jsonrpc.CodeInternal,
+			message: fmt.Sprintf("upstream %q wants input for %s again after %d rounds, and coffer goes no further", s.server(x.server).Name(), x.method, maxRounds),
+		})
 		x.over(true)
 		return
 	}

@@ -79,7 +79,7 @@ func (s *Session) relayLog(c *upstream.Conn, params []byte) {
 	}
 	if !s.roster().sole() && params != nil {
 		logger := jsonrpc.Quote(c.Name())
-		if own := jsonrpc.Lookup(params, "logger"); len(own) > 0 && own[0] == '"' {
+		if own := jsonrpc.Lookup(params, "logger"); len(own) > len(`""`) && own[0] == '"' {
 			logger = prefixed(c.Name(), own)
 		}
 		params = jsonrpc.Set(params, "logger", logger)
