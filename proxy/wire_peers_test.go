@@ -152,7 +152,7 @@ func (u *wireUpstream) dial() (io.ReadCloser, io.WriteCloser, error) {
 	}
 	c, from, to := u.server.Dial()
 	u.conns = append(u.conns, c)
-	return &heard{ReadCloser: from, w: u.w, label: u.label(c)}, to, nil
+	return &overheard{ReadCloser: from, w: u.w, label: u.label(c)}, to, nil
 }
 
 // watch records what the transcript has to tell.

@@ -34,15 +34,15 @@ func (w *wire) say(label string, sent bool, line []byte) {
 	w.sayings = append(w.sayings, saying{label, sent, bytes.Clone(line)})
 }
 
-// heard is the stdout of an upstream, and notes each line before coffer gets it.
-type heard struct {
+// overheard is the stdout of an upstream, and notes each line before coffer gets it.
+type overheard struct {
 	io.ReadCloser
 	w     *wire
 	label string
 	rest  []byte
 }
 
-func (h *heard) Read(p []byte) (int, error) {
+func (h *overheard) Read(p []byte) (int, error) {
 	n, err := h.ReadCloser.Read(p)
 	h.rest = append(h.rest, p[:n]...)
 	for {
