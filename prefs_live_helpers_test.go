@@ -150,14 +150,15 @@ func (w *liveWorld) command(t *testing.T, args ...string) (code int, stdout, std
 
 // liveCoffer is a running coffer serve, and its client.
 type liveCoffer struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout io.Closer
-	log    string          // the file of its stderr
-	told   chan liveNotice // the list_changed that came; never full
-	ended  chan struct{}   // closed when its stdout was closed
-	lag    atomic.Int64    // nanoseconds that the client takes over each line
-	stray  atomic.Int64    // answers to what was not asked, or was answered before
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stdout  io.Closer
+	log     string          // the file of its stderr
+	told    chan liveNotice // the list_changed that came; never full
+	ended   chan struct{}   // closed when its stdout was closed
+	hearing sync.Mutex      // held while the client is deaf
+	lag     atomic.Int64    // nanoseconds that the client takes over each line
+	stray   atomic.Int64    // answers to what was not asked, or was answered before
 
 	mu      sync.Mutex
 	id      int                        // guarded by mu, as is all below: the newest request's
@@ -276,8 +277,10 @@ func (c *liveCoffer) greet() error {
 // read takes what coffer sends.
 func (c *liveCoffer) read(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
-	lines.Buffer(nil, 16<<20)
+	lines.Buffer(nil, 80<<20)
 	for lines.Scan() {
+		c.hearing.Lock()
+		c.hearing.Unlock()
 		now := time.Now()
 		var a liveAnswer
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
@@ -334,6 +337,12 @@ func (c *liveCoffer) tell(method, params string) error {
 	defer c.mu.Unlock()
 	_, err := fmt.Fprintf(c.stdin, `{"jsonrpc":"2.0","method":%q,"params":%s}`+"\n", method, params)
 	return err
+}
+
+// deafen has the client read no more, until it hears again.
+func (c *liveCoffer) deafen() (hears func()) {
+	c.hearing.Lock()
+	return c.hearing.Unlock
 }
 
 // callTool calls a tool.

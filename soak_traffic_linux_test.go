@@ -324,7 +324,7 @@ func (s *soak) visit() {
 		case 3:
 			c.send("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`)
 			c.send("tools/list", `{}`)
-			c.cmd.Process.Signal(os.Interrupt)
+			c.cmd.Process.Signal(syscall.SIGTERM)
 		}
 		<-c.ended
 		c.cmd.Wait()
