@@ -66,6 +66,10 @@ func read(app *cli.App, words []string) *commandLine {
 			used := usedFlag{words: []string{word}}
 			name, value, given := strings.Cut(strings.TrimLeft(word, "-"), "=")
 			used.name, used.flag = name, known[name]
+			if used.flag != nil && name != used.flag.Names()[0] { // the library takes one form of a flag only
+				used.name = used.flag.Names()[0]
+				used.words[0] = strings.Replace(word, word[:len(word)-len(strings.TrimLeft(word, "-"))]+name, dashed(used.name), 1)
+			}
 			if takesValue(used.flag) && !given {
 				if len(words) == 0 {
 					l.pending = used.flag

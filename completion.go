@@ -122,7 +122,7 @@ func (p *program) suggest(c *cli.Context, l *commandLine, current string) []stri
 }
 
 // flagValues are the values of the flags that have a closed set of them.
-var flagValues = map[string][]string{"type": typeNames, "log-level": logLevels}
+var flagValues = map[string][]string{"type": typeNames, "log-level": logLevels, "transport": {"stdio", "http", "sse"}}
 
 var typeNames = []string{string(prefs.Tool), string(prefs.Resource), string(prefs.ResourceTemplate), string(prefs.Prompt)}
 
@@ -157,7 +157,7 @@ func (p *program) suggestArgument(c *cli.Context, l *commandLine) []string {
 	switch name := strings.Join(names, " "); name {
 	case "completion":
 		return []string{"bash", "zsh", "fish"}[:max(0, 3-3*at)]
-	case "mcp test", "mcp capabilities", "prefs list", "prefs prune":
+	case "mcp test", "mcp capabilities", "mcp remove", "mcp enable", "mcp disable", "prefs list", "prefs prune":
 		if at == 0 {
 			return p.suggestServers(c, l)
 		}

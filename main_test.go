@@ -140,6 +140,7 @@ func TestArrange(t *testing.T) {
 		{"a flag behind arguments", "prefs set fs tool --glob * off", "prefs set --glob -- fs tool * off"},
 		{"a value like a flag", "prefs list --type --json", "prefs list --type --json"},
 		{"one dash", "mcp list -json", "mcp list -json"},
+		{"a short name", "mcp add -e A=-e --env=B=c -H=x n", "mcp add --env A=-e --env=B=c --header=x -- n"},
 		{"a lone dash is an argument", "prefs set -", "prefs set -- -"},
 		{"behind dashes all are arguments", "prefs set -- fs tool --json off", "prefs set -- fs tool --json off"},
 		{"dashes in the middle", "prefs get fs --json -- tool -k", "prefs get --json -- fs tool -k"},

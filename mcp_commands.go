@@ -47,6 +47,10 @@ func (p *program) mcpGroup() *cli.Command {
 func (p *program) mcpCommands() []*cli.Command {
 	return []*cli.Command{
 		{Name: "list", Usage: "show the servers of the config; starts none", Flags: []cli.Flag{jsonFlag()}, Action: p.mcpList},
+		{Name: "add", Usage: "add a server to the config file", ArgsUsage: "NAME (--url URL | -- COMMAND [ARG...])", Flags: addFlags(), Action: p.mcpAdd},
+		{Name: "remove", Usage: "take a server out of the config file", ArgsUsage: "NAME", Flags: []cli.Flag{dryRunFlag()}, Action: p.mcpRemove},
+		{Name: "enable", Usage: "switch a server on", ArgsUsage: "NAME", Flags: []cli.Flag{dryRunFlag()}, Action: p.mcpEnable},
+		{Name: "disable", Usage: "switch a server off: not started, not listed", ArgsUsage: "NAME", Flags: []cli.Flag{dryRunFlag()}, Action: p.mcpDisable},
 		{Name: "test", Usage: "connect to a server and say how that went", ArgsUsage: "NAME", Flags: []cli.Flag{jsonFlag()}, Action: p.mcpTest},
 		{Name: "capabilities", Usage: "show what a server offers, and what of it is switched on", ArgsUsage: "NAME",
 			Flags: []cli.Flag{typeFlag(), jsonFlag()}, Action: p.mcpCapabilities},

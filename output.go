@@ -108,23 +108,24 @@ func findServer(config *upstream.Config, name string) (*upstream.Spec, error) {
 	if spec := specOf(config, name); spec != nil {
 		return spec, nil
 	}
-	hint := "the config has no servers"
-	if len(config.Servers) > 0 {
-		hint = "the config has " + serverNames(config)
-	}
 	if config.Missing {
 		return nil, failf(exitNotFound, missingConfigHint, "no server %q: there is no config file %s", name, config.Path)
 	}
-	return nil, failf(exitNotFound, hint, "no server %q in %s", name, config.Path)
-}
-
-// serverNames lists the servers of the config.
-func serverNames(config *upstream.Config) string {
 	var names []string
 	for _, spec := range config.Servers {
 		names = append(names, spec.Name)
 	}
-	return strings.Join(names, ", ")
+	return nil, noServer(name, config.Path, names)
+}
+
+// noServer is the error of a server that the config at path does not have; names
+// are those that it has.
+func noServer(name, path string, names []string) error {
+	hint := "the config has no servers"
+	if len(names) > 0 {
+		hint = "the config has " + strings.Join(names, ", ")
+	}
+	return failf(exitNotFound, hint, "no server %q in %s", name, path)
 }
 
 // moment is a time in a JSON document: RFC 3339 in UTC with milliseconds, or

@@ -22,16 +22,10 @@ import (
 // set) is that server's Err. A file with no servers in it is good, with a
 // warning if it has neither object.
 func ReadConfig(path string, explicit bool, getenv func(string) (string, bool)) (*Config, error) {
-	c := &Config{
-		Path:             path,
-		CacheTTL:         defaultCacheTTL,
-		MaxNameLength:    defaultMaxNameLength,
-		MaxMessageSize:   defaultMaxMessageSize,
-		InstructionsWait: defaultInstructionsWait,
-	}
 	text, err := readBounded(path)
 	switch {
 	case err == nil:
+		return ParseConfig(path, text, getenv)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("reading config %q: %w", path, err)
 	case explicit:
@@ -39,10 +33,27 @@ func ReadConfig(path string, explicit bool, getenv func(string) (string, bool)) 
 			Err:  fmt.Errorf("reading config %q: %w", path, err),
 			Hint: "check --config and COFFER_CONFIG, or create the file: README.md has an example",
 		}
-	default:
-		c.Missing = true
-		return c, nil
 	}
+	c := newConfig(path)
+	c.Missing = true
+	return c, nil
+}
+
+// newConfig is the config of an empty file.
+func newConfig(path string) *Config {
+	return &Config{
+		Path:             path,
+		CacheTTL:         defaultCacheTTL,
+		MaxNameLength:    defaultMaxNameLength,
+		MaxMessageSize:   defaultMaxMessageSize,
+		InstructionsWait: defaultInstructionsWait,
+	}
+}
+
+// ParseConfig is ReadConfig for a text that was read from path, or is about to be
+// written there.
+func ParseConfig(path string, text []byte, getenv func(string) (string, bool)) (*Config, error) {
+	c := newConfig(path)
 	root, err := parseJSON(path, text)
 	if err != nil {
 		return nil, err
@@ -65,9 +76,7 @@ func readBounded(path string) ([]byte, error) {
 		defer f.Close()
 		return io.ReadAll(io.LimitReader(f, maxConfigSize+1))
 	}()
-	if bare, ok := errors.AsType[*fs.PathError](err); ok {
-		err = bare.Err
-	}
+	err = bare(err)
 	if len(text) > maxConfigSize {
 		err = fmt.Errorf("larger than %d MiB", maxConfigSize>>20)
 	}
@@ -86,16 +95,12 @@ func (r *configReader) top(root jsonValue) error {
 	if err != nil {
 		return err
 	}
-	c, servers := r.config, jsonMember{}
+	c := r.config
+	servers, err := serversMember(members)
+	if err != nil {
+		return err
+	}
 	for _, m := range members {
-		if isServers := m.key == "mcpServers" || m.key == "servers"; isServers && servers.key != "" {
-			return &HintError{
-				Err:  fmt.Errorf("%s: config has both %s and %s", m.doc.pos(m.keyAt), servers.key, m.key),
-				Hint: "move all servers into one of them",
-			}
-		} else if isServers {
-			servers = m
-		}
 		if m.null() { // as good as left out
 			continue
 		}
@@ -119,10 +124,27 @@ func (r *configReader) top(root jsonValue) error {
 			return err
 		}
 	}
-	if servers.key == "" {
+	if servers == "" {
 		r.warn(Warning{Pos: root.doc.pos(root.at), Message: "config has neither mcpServers nor servers: no servers"})
 	}
 	return nil
+}
+
+// serversMember returns the key that the servers are under, "" if there is none.
+func serversMember(members []jsonMember) (key string, err error) {
+	for _, m := range members {
+		if m.key != "mcpServers" && m.key != "servers" {
+			continue
+		}
+		if key != "" {
+			return "", &HintError{
+				Err:  fmt.Errorf("%s: config has both %s and %s", m.doc.pos(m.keyAt), key, m.key),
+				Hint: "move all servers into one of them",
+			}
+		}
+		key = m.key
+	}
+	return key, nil
 }
 
 // servers reads the object of all servers.

@@ -20,6 +20,7 @@ const maxJSONDepth = 10000
 type jsonDoc struct {
 	name string // the file, as messages name it
 	text []byte // without byte order mark, with a newline at the end
+	root hujson.Value
 }
 
 // jsonValue is one value of a document, with what messages need: what it is
@@ -61,6 +62,7 @@ func parseJSON(name string, text []byte) (jsonValue, error) {
 	if err != nil {
 		return jsonValue{}, doc.syntaxError(err)
 	}
+	doc.root = root
 	return jsonValue{doc: doc, what: "config", at: root.StartOffset, tree: root.Value}, nil
 }
 

@@ -1,0 +1,4 @@
+package upstream
+
+// syncFolder does nothing: Windows cannot flush a folder.
+func syncFolder(string) error { return nil }
