@@ -31,6 +31,7 @@ func TestMain(m *testing.M) {
 		"suiteclient":   suiteClientMain,
 		"prefswriter":   prefsWriterMain,
 		"soakserver":    soakServerMain,
+		"configwriter":  configWriterMain,
 		"fakeserver": func() {
 			os.Exit(upstreamtest.Main(os.Args, os.Stdin, os.Stdout, os.Stderr))
 		},
