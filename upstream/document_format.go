@@ -2,6 +2,7 @@ package upstream
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/tailscale/hujson"
@@ -171,7 +172,8 @@ func (d *Document) render(v hujson.ValueTrimmed, indent string) string {
 		}
 	case *hujson.Array:
 		open, end = "[", "]"
-		if line := flat(v); len(line) <= maxArrayLine && !strings.Contains(line, "{") {
+		composite := func(e hujson.Value) bool { return e.Value.Kind() == '{' || e.Value.Kind() == '[' }
+		if line := flat(v); len(line) <= maxArrayLine && !slices.ContainsFunc(t.Elements, composite) {
 			return line
 		}
 		for _, e := range t.Elements {
