@@ -7,6 +7,7 @@ import (
 
 	"github.com/urfave/cli/v2"
 
+	"coffer/clients"
 	"coffer/prefs"
 )
 
@@ -122,7 +123,7 @@ func (p *program) suggest(c *cli.Context, l *commandLine, current string) []stri
 }
 
 // flagValues are the values of the flags that have a closed set of them.
-var flagValues = map[string][]string{"type": typeNames, "log-level": logLevels, "transport": {"stdio", "http", "sse"}}
+var flagValues = map[string][]string{"type": typeNames, "log-level": logLevels, "transport": {"stdio", "http", "sse"}, "from": clientNames()}
 
 var typeNames = []string{string(prefs.Tool), string(prefs.Resource), string(prefs.ResourceTemplate), string(prefs.Prompt)}
 
@@ -163,6 +164,8 @@ func (p *program) suggestArgument(c *cli.Context, l *commandLine) []string {
 		}
 	case "mcp refresh":
 		return p.suggestServers(c, l)
+	case "install", "uninstall":
+		return describeClients()
 	case "mcp call":
 		switch at {
 		case 0:
@@ -183,6 +186,14 @@ func (p *program) suggestArgument(c *cli.Context, l *commandLine) []string {
 		}
 	}
 	return nil
+}
+
+func describeClients() []string {
+	var all []string
+	for _, client := range clients.All {
+		all = append(all, client.Name+"\t"+client.Title)
+	}
+	return all
 }
 
 // suggestServers returns the servers of the config that the words before name.
@@ -207,7 +218,7 @@ func (p *program) suggestKeys(c *cli.Context, l *commandLine, server string, t p
 	if path := l.values["db"]; path != "" {
 		c.Set("db", path)
 	}
-	path, err := databasePath(c)
+	path, err := p.databasePath(c)
 	if err != nil {
 		return nil
 	}

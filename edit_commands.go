@@ -36,29 +36,22 @@ func addFlags() []cli.Flag {
 // document that they are part of, and may be called again if another program
 // writes the file meanwhile. With --dry-run the change is printed and not made.
 func (p *program) editConfig(c *cli.Context, change func(path string, d *upstream.Document, s *upstream.Servers) error) error {
-	path, _, err := configPath(c)
+	path, _, err := p.configPath(c)
 	if err != nil {
 		return err
 	}
 	edit := func() error {
-		old, err := upstream.ReadFile(path)
+		document, old, servers, err := readDocument(path)
 		if err != nil {
 			return err
 		}
-		document, err := upstream.ParseDocument(path, old)
-		if err != nil {
-			return err
-		}
-		servers, err := document.ConfigServers()
-		if err == nil {
-			err = change(path, document, servers)
-		}
-		if err != nil {
+		before := document.Text() // of a file that is not there, an empty one
+		if err := change(path, document, servers); err != nil {
 			return err
 		}
 		text := document.Text()
 		switch {
-		case old != nil && string(text) == string(old):
+		case string(text) == string(before):
 			return nil
 		case c.Bool("dry-run"):
 			p.printDiff(path, old, text)
@@ -70,6 +63,18 @@ func (p *program) editConfig(c *cli.Context, change func(path string, d *upstrea
 		return edit()
 	}
 	return upstream.Locked(c.Context, path, func() error { return retried(edit) })
+}
+
+// readDocument reads the config file at path, to be changed. old is nil if it is
+// not there.
+func readDocument(path string) (d *upstream.Document, old []byte, s *upstream.Servers, err error) {
+	if old, err = upstream.ReadFile(path); err == nil {
+		d, err = upstream.ParseDocument(path, old)
+	}
+	if err == nil {
+		s, err = d.ConfigServers()
+	}
+	return d, old, s, err
 }
 
 // retried calls edit again while what it read is not what it would replace.

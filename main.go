@@ -16,6 +16,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"runtime"
 	"runtime/debug"
 	"strings"
 	"syscall"
@@ -68,7 +69,13 @@ func heeded(signals ...os.Signal) []os.Signal {
 // run is coffer: it does what args say and returns the exit code. ctx ends when
 // coffer is told to leave.
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, out: bufio.NewWriter(stdout), fileLog: zerolog.Nop()}
+	p := &program{stdin: stdin, stdout: stdout, stderr: stderr, system: runtime.GOOS}
+	return p.run(ctx, args)
+}
+
+// run is the function run with what p has set.
+func (p *program) run(ctx context.Context, args []string) int {
+	p.out, p.fileLog = bufio.NewWriter(p.stdout), zerolog.Nop()
 	defer p.close()
 	app := p.app()
 	args, err := arrange(app, args)
@@ -87,6 +94,8 @@ type program struct {
 	stdout io.Writer // what is under out: serve's wire
 	stderr io.Writer
 	out    *bufio.Writer
+	typed  *bufio.Reader // stdin, once something was asked
+	system string        // whose places files are in, as runtime.GOOS has it
 
 	fileLog zerolog.Logger // where report repeats an error, if there is a log file
 	logFile *os.File       // nil: none
@@ -114,6 +123,9 @@ func (p *program) app() *cli.App {
 		Commands: []*cli.Command{
 			{Name: "serve", Usage: "be the MCP server: the proxy on stdin and stdout", Action: p.serve},
 			p.mcpGroup(),
+			{Name: "import", Usage: "take over the servers that your clients have", Flags: importFlags(), Action: p.importServers},
+			{Name: "install", Usage: "put coffer into clients' own configs", ArgsUsage: "CLIENT...", Flags: installFlags(), Action: p.install},
+			{Name: "uninstall", Usage: "take coffer out of clients' configs, and put back what it replaced", ArgsUsage: "CLIENT...", Flags: uninstallFlags(), Action: p.uninstall},
 			group("prefs", "say what clients may see and use", p.prefsCommands()),
 			{Name: "demo", Usage: "show in a second what coffer does, with throw-away files", Action: p.demo},
 			{Name: "completion", Usage: "print a completion script for a shell", ArgsUsage: "bash|zsh|fish", Action: p.completion},
@@ -197,7 +209,7 @@ func (p *program) serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	path, explicit, err := configPath(c)
+	path, explicit, err := p.configPath(c)
 	if err != nil {
 		return err
 	}
@@ -206,7 +218,7 @@ func (p *program) serve(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	db, err := databasePath(c)
+	db, err := p.databasePath(c)
 	if err != nil {
 		return err
 	}

@@ -24,18 +24,26 @@ import (
 // and those of which the functions tell.
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"coffer":        main,
-		"mcpgoserver":   mcpgoMain,
-		"httpadapter":   adapterMain,
-		"fixtureserver": fixtureMain,
-		"suiteclient":   suiteClientMain,
-		"prefswriter":   prefsWriterMain,
-		"soakserver":    soakServerMain,
-		"configwriter":  configWriterMain,
+		"coffer":         main,
+		"mcpgoserver":    mcpgoMain,
+		"httpadapter":    adapterMain,
+		"fixtureserver":  fixtureMain,
+		"suiteclient":    suiteClientMain,
+		"prefswriter":    prefsWriterMain,
+		"soakserver":     soakServerMain,
+		"configwriter":   configWriterMain,
+		"coffer-macos":   func() { mainOn("darwin") },
+		"coffer-windows": func() { mainOn("windows") },
 		"fakeserver": func() {
 			os.Exit(upstreamtest.Main(os.Args, os.Stdin, os.Stdout, os.Stderr))
 		},
 	})
+}
+
+// mainOn is main with the places of files that another system has.
+func mainOn(system string) {
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, system: system}
+	os.Exit(p.run(context.Background(), os.Args))
 }
 
 // scriptLimit ends scripts that hang. They need some seconds; the rest is for a

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	"github.com/urfave/cli/v2"
 
@@ -17,7 +16,7 @@ import (
 // config reads the config file that the flags, the environment or the platform
 // name.
 func (p *program) config(c *cli.Context) (*upstream.Config, error) {
-	path, explicit, err := configPath(c)
+	path, explicit, err := p.configPath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -25,10 +24,10 @@ func (p *program) config(c *cli.Context) (*upstream.Config, error) {
 }
 
 // configPath returns where the config file is, and whether a person named it.
-func configPath(c *cli.Context) (path string, explicit bool, err error) {
+func (p *program) configPath(c *cli.Context) (path string, explicit bool, err error) {
 	path, explicit, err = named(c, "config", "COFFER_CONFIG")
 	if err == nil && !explicit {
-		path, err = defaultPath(configPlace)
+		path, err = p.defaultPath(configPlace)
 	}
 	return path, explicit, err
 }
@@ -37,10 +36,10 @@ func configPath(c *cli.Context) (path string, explicit bool, err error) {
 const missingConfigHint = "create it; the mcpServers object of another client, pasted whole, works as it is"
 
 // databasePath returns where the preferences are.
-func databasePath(c *cli.Context) (string, error) {
+func (p *program) databasePath(c *cli.Context) (string, error) {
 	path, explicit, err := named(c, "db", "COFFER_DB")
 	if err == nil && !explicit {
-		path, err = defaultPath(statePlace)
+		path, err = p.defaultPath(statePlace)
 	}
 	return path, err
 }
@@ -48,7 +47,7 @@ func databasePath(c *cli.Context) (string, error) {
 // store opens the preferences for a command, creating them if need be. The
 // caller closes the store.
 func (p *program) store(c *cli.Context) (*prefs.Store, error) {
-	path, err := databasePath(c)
+	path, err := p.databasePath(c)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +86,8 @@ var (
 )
 
 // defaultPath returns where the file is if nobody names another.
-func defaultPath(at place) (string, error) {
-	return at.on(runtime.GOOS, os.Getenv)
+func (p *program) defaultPath(at place) (string, error) {
+	return at.on(p.system, os.Getenv)
 }
 
 // on is defaultPath for any system and environment.

@@ -114,7 +114,7 @@ func variableFor(name string) string {
 // warnLiterals warns of the secrets in a server's entry.
 func (p *program) warnLiterals(e upstream.Entry) {
 	for _, l := range literals(e) {
-		p.warn("%s of %q looks like a secret, and would be kept in the config file as it is", l.where, e.Name)
+		p.warn("%s of %q looks like a secret, and stands in the config file as it is", l.where, e.Name)
 		fmt.Fprintf(p.stderr, "coffer: hint: write %s, and set that variable where your clients are started\n", printable(l.instead))
 	}
 }

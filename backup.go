@@ -1,0 +1,106 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"coffer/clients"
+	"coffer/upstream"
+)
+
+// A backup of a client's file stands beside it, called like it with the time and a
+// suffix. It is never removed: it is the person's file.
+const (
+	backupSuffix = ".coffer-backup"
+	// replacedSuffix marks a backup with servers that were moved out, for
+	// uninstall to put back. It has the other suffix from then on.
+	replacedSuffix = ".coffer-replaced"
+	backupTime     = "20060102T150405Z"
+)
+
+// backUp keeps text, which is that of the file at path, and returns where; nil is a
+// file that is not there, and has no backup.
+func backUp(path string, text []byte, suffix string) (backup string, err error) {
+	if text == nil {
+		return "", nil
+	}
+	stamp := time.Now().UTC().Format(backupTime)
+	for n := 1; ; n++ {
+		backup = fmt.Sprintf("%s.%s%s", path, stamp, suffix)
+		if n > 1 {
+			backup = fmt.Sprintf("%s.%s-%d%s", path, stamp, n, suffix)
+		}
+		f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // it may hold secrets
+		if errors.Is(err, fs.ErrExist) {
+			continue
+		}
+		if err == nil {
+			_, err = f.Write(text)
+			err = errors.Join(err, f.Sync(), f.Close())
+		}
+		if err != nil {
+			return "", fmt.Errorf("keeping a backup: %w", err)
+		}
+		return backup, nil
+	}
+}
+
+// removeBackup takes a backup back that was made for an edit that was not.
+func removeBackup(backup string) error {
+	if backup == "" {
+		return nil
+	}
+	return os.Remove(backup)
+}
+
+// restore puts the servers back that install took out of file.
+func (e *clientEdit) restore(file clients.File) error {
+	backups, err := filepath.Glob(globbed(file.Path) + ".*" + replacedSuffix)
+	if err != nil {
+		return err
+	}
+	slices.Sort(backups)
+	slices.Reverse(backups) // the newest first
+	var back []string
+	for _, backup := range backups {
+		text, err := upstream.ReadFile(backup)
+		if err != nil {
+			return err
+		}
+		// The backup's name does not say its form, but the file's does.
+		old, err := file.Servers(text)
+		if err != nil {
+			return fmt.Errorf("the backup %s: %w", backup, err)
+		}
+		now, err := file.Servers(e.text)
+		if err != nil {
+			return err
+		}
+		for _, server := range old {
+			taken := slices.ContainsFunc(now, func(s clients.Server) bool { return s.Raw.Name == server.Raw.Name })
+			if taken || clients.IsCoffer(server.Entry) {
+				continue
+			}
+			if e.text, err = file.Add(e.text, server.Raw); err != nil {
+				return err
+			}
+			back = append(back, server.Raw.Name)
+		}
+		e.restored = append(e.restored, backup)
+	}
+	if len(back) > 0 {
+		e.say("puts %s back", strings.Join(back, ", "))
+	}
+	return nil
+}
+
+// globbed writes a path as a pattern for itself.
+func globbed(path string) string {
+	return strings.NewReplacer("[", "[[]", "*", "[*]", "?", "[?]").Replace(path)
+}
