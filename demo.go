@@ -128,7 +128,7 @@ func (d *demo) list(ctx context.Context) (err error) {
 		description, _ := jsonrpc.TextAt(t, "description")
 		rows = append(rows, []string{nameOf(t), description})
 	}
-	writeTable(d.p.out, "     ", rows)
+	d.p.table("     ", rows)
 	d.show("%d tools of 3 servers, %d ms after the start. Two are called add, and do not clash.", len(tools), took.Milliseconds())
 	for _, method := range []string{"prompts/list", "resources/list"} {
 		if _, err := d.client.call(ctx, method, `{}`); err != nil {

@@ -261,7 +261,7 @@ func describe(e upstream.Entry) string {
 
 // printImport says what an import did, or would do.
 func (p *program) printImport(c *cli.Context, path string, plan *importPlan, config *upstream.Config) {
-	p.table(append([][]string{{"SERVER", "FROM", "WHAT", "RESULT"}}, plan.rows...))
+	p.table("", append([][]string{{"SERVER", "FROM", "WHAT", "RESULT"}}, plan.rows...))
 	verb := "Added"
 	if c.Bool("dry-run") {
 		verb = "Would add"

@@ -18,7 +18,7 @@ import (
 // not be linked into coffer.
 var mayImport = map[string][]string{
 	".": {"coffer/proxy", "coffer/upstream", "coffer/clients", "coffer/prefs", "github.com/urfave/cli/v2", "github.com/rs/zerolog",
-		"github.com/rogpeppe/go-internal/diff",
+		"github.com/rogpeppe/go-internal/diff", "golang.org/x/term",
 		"coffer/jsonrpc"}, // the demo's client and servers, and what a call's result says
 	"proxy":                 {"coffer/upstream", "coffer/cache", "coffer/prefs", "coffer/jsonrpc", "github.com/rs/zerolog", "github.com/yosida95/uritemplate/v3"},
 	"upstream":              {"coffer/jsonrpc", "github.com/rs/zerolog", "github.com/tailscale/hujson", "github.com/gofrs/flock", "golang.org/x/sys/windows"},

@@ -18,6 +18,7 @@ import (
 	"os/signal"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -35,8 +36,9 @@ import (
 //go:embed schema.sql
 var schema string
 
-// version is set by a release's linker flags (-X main.version=1.2.3).
-var version string
+// These are set by a release's linker flags: -X main.version=1.2.3, the commit's
+// hash, and its time as RFC 3339 has it.
+var version, commit, date string
 
 // Exit codes (design §2).
 const (
@@ -112,7 +114,7 @@ func (p *program) app() *cli.App {
 	app := &cli.App{
 		Name:    "coffer",
 		Usage:   "one MCP server in place of many",
-		Version: versionText(),
+		Version: versionText() + buildText(),
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "config", EnvVars: []string{"COFFER_CONFIG"}, Usage: "the config `FILE`, with an mcpServers object", TakesFile: true},
 			&cli.StringFlag{Name: "db", EnvVars: []string{"COFFER_DB"}, Usage: "the `FILE` of the preferences", TakesFile: true},
@@ -145,6 +147,7 @@ func (p *program) app() *cli.App {
 		HideHelpCommand:           true, // ours is a word that arrange knows
 	}
 	settle(app.Commands)
+	exemplify(app.Commands, "")
 	return app
 }
 
@@ -198,6 +201,29 @@ func versionText() string {
 		return strings.TrimPrefix(info.Main.Version, "v")
 	}
 	return "(devel)"
+}
+
+// buildText says what --version adds: the commit that coffer is built from, and its
+// time, as far as the linker flags or the Go tool tell.
+func buildText() string {
+	commit, date, modified := commit, date, ""
+	if info, ok := debug.ReadBuildInfo(); ok && commit == "" {
+		for _, setting := range info.Settings {
+			switch {
+			case setting.Key == "vcs.revision":
+				commit = setting.Value
+			case setting.Key == "vcs.time":
+				date = setting.Value
+			case setting.Key == "vcs.modified" && setting.Value == "true":
+				modified = "with changes"
+			}
+		}
+	}
+	parts := slices.DeleteFunc([]string{commit, modified, date}, func(part string) bool { return part == "" })
+	if len(parts) == 0 {
+		return ""
+	}
+	return " (" + strings.Join(parts, ", ") + ")"
 }
 
 // serve is `coffer serve`.

@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -135,6 +137,41 @@ func TestFlagsAgree(t *testing.T) {
 	check("coffer", app.Flags, app.Commands)
 }
 
+// TestExamples: every command has examples in its help, which can be read, and no
+// example is without a command.
+func TestExamples(t *testing.T) {
+	left := maps.Clone(examples)
+	var check func(words string, commands []*cli.Command)
+	check = func(words string, commands []*cli.Command) {
+		for _, c := range commands {
+			path := strings.TrimSpace(words + " " + c.Name)
+			if len(c.Subcommands) > 0 {
+				check(path, c.Subcommands)
+				continue
+			}
+			if c.Hidden || c.Name == helpCommand {
+				continue
+			}
+			if len(left[path]) == 0 {
+				t.Errorf("coffer %s has no examples", path)
+			}
+			for _, line := range left[path] {
+				_, line, _ = strings.Cut(line, "coffer ")
+				line, _, _ = strings.Cut(line, " >")
+				l := read(new(program).app(), strings.Fields(strings.TrimRight(line, `)"`)))
+				if l.err != nil || !strings.HasPrefix(line, path) {
+					t.Errorf("coffer %s: example %q: %v", path, line, l.err)
+				}
+			}
+			delete(left, path)
+		}
+	}
+	check("", new(program).app().Commands)
+	if len(left) > 0 {
+		t.Errorf("examples of no command: %v", left)
+	}
+}
+
 func TestArrange(t *testing.T) {
 	for _, test := range []struct {
 		name string
@@ -207,6 +244,28 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// TestTable: a table fits the terminal, and is whole where there is none.
+func TestTable(t *testing.T) {
+	const wide = "NAME                  KEY                 STATE\nshort                 x                   on\na name of characters  ümläut ümläut ümlä  off\n"
+	const fits = "NAME            KEY             STATE\nshort           x               on\na name of char… ümläut ümläut … off\n"
+	for width, want := range map[int]string{0: wide, 80: wide, 39: fits} {
+		rows := [][]string{{"NAME", "KEY", "STATE"}, {"short", "x", "on"}, {"a name of characters", "ümläut ümläut ümlä", "off"}}
+		var got strings.Builder
+		writeTable(&got, "", width, rows)
+		if squeezed(got.String()) != squeezed(want) {
+			t.Errorf("in %d:\n%s", width, got.String())
+		}
+		for _, line := range strings.Split(got.String(), "\n") {
+			if n := len([]rune(line)); width > 0 && n > width {
+				t.Errorf("a line of %d characters in %d: %q", n, width, line)
+			}
+		}
+	}
+}
+
+// squeezed is text with each run of spaces as one.
+func squeezed(text string) string { return regexp.MustCompile(" +").ReplaceAllString(text, " ") }
+
 func TestParseAge(t *testing.T) {
 	for text, want := range map[string]string{
 		"90d": "2160h0m0s", "2w": "336h0m0s", "36h": "36h0m0s", "1h30m": "1h30m0s",
@@ -231,6 +290,13 @@ func TestRun(t *testing.T) {
 	}
 	if !strings.HasPrefix(stdout.String(), "coffer version ") {
 		t.Errorf("--version printed %q", stdout.String())
+	}
+	version, commit, date = "1.2.3", "abc", "2026-01-02T03:04:05Z"
+	t.Cleanup(func() { version, commit, date = "", "", "" })
+	stdout.Reset()
+	run(context.Background(), []string{"coffer", "--version"}, strings.NewReader(""), &stdout, &stderr)
+	if got, want := stdout.String(), "coffer version 1.2.3 (abc, 2026-01-02T03:04:05Z)\n"; got != want {
+		t.Errorf("--version of a release printed %q, want %q", got, want)
 	}
 	stdout.Reset()
 	if code := run(context.Background(), []string{"coffer", "--nope"}, strings.NewReader(""), &stdout, &stderr); code != 2 || stdout.Len() > 0 {

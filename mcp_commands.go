@@ -113,7 +113,7 @@ func (p *program) printServers(config *upstream.Config, servers []listedServer) 
 			}
 			rows = append(rows, []string{s.Server, s.Transport, onOff(s.Enabled), prefix})
 		}
-		p.table(rows)
+		p.table("", rows)
 	}
 	p.out.Flush() // before what goes to stderr
 	for _, s := range servers {

@@ -147,7 +147,7 @@ func (p *program) printOffered(view offered) {
 		for _, it := range items {
 			rows = append(rows, []string{onOff(it.Enabled), *it.Name, it.Key, it.FirstSeenAt.short(), it.LastSeenAt.short()})
 		}
-		writeTable(p.out, "  ", rows)
+		p.table("  ", rows)
 	}
 }
 

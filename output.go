@@ -5,10 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"golang.org/x/term"
 
 	"coffer/prefs"
 	"coffer/proxy"
@@ -176,11 +179,25 @@ func (p *program) say(format string, args ...any) {
 	fmt.Fprintf(p.out, "%s\n", printable(fmt.Sprintf(format, args...)))
 }
 
-// table prints rows in columns, the first row being the heads.
-func (p *program) table(rows [][]string) { writeTable(p.out, "", rows) }
+// table prints rows in columns behind indent, the first row being the heads.
+func (p *program) table(indent string, rows [][]string) {
+	width := 0 // no limit: what a script reads is whole
+	if f, ok := p.stdout.(*os.File); ok {
+		width, _, _ = term.GetSize(int(f.Fd())) // 0 where it is no terminal
+	}
+	writeTable(p.out, indent, width, rows)
+}
 
-// writeTable prints rows in columns behind indent.
-func writeTable(to io.Writer, indent string, rows [][]string) {
+const (
+	// columnGap is the space between two columns.
+	columnGap = "  "
+	// leastColumn is what a column is not cut below, in characters.
+	leastColumn = 8
+)
+
+// writeTable prints rows in columns behind indent. Where a line would be longer than
+// width characters, cells of the widest columns are cut; 0: nothing is.
+func writeTable(to io.Writer, indent string, width int, rows [][]string) {
 	var widths []int // in characters, as good as columns for most names
 	for _, row := range rows {
 		for i, cell := range row {
@@ -191,13 +208,45 @@ func writeTable(to io.Writer, indent string, rows [][]string) {
 			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
 		}
 	}
+	if width > 0 {
+		narrow(widths, width-len(indent)-len(columnGap)*(len(widths)-1))
+	}
 	for _, row := range rows {
 		line := indent
 		for i, cell := range row {
-			line += fmt.Sprintf("%-*s  ", widths[i], cell)
+			line += fmt.Sprintf("%-*s", widths[i], shortened(cell, widths[i])) + columnGap
 		}
 		fmt.Fprintln(to, strings.TrimRight(line, " "))
 	}
+}
+
+// narrow takes from the widest of widths until they add up to no more than sum, or
+// none has anything to give.
+func narrow(widths []int, sum int) {
+	total := 0
+	for _, w := range widths {
+		total += w
+	}
+	for ; total > sum; total-- {
+		widest := 0
+		for i, w := range widths {
+			if w > widths[widest] {
+				widest = i
+			}
+		}
+		if widths[widest] <= leastColumn {
+			return
+		}
+		widths[widest]--
+	}
+}
+
+// shortened is text in at most width characters.
+func shortened(text string, width int) string {
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:width-1]) + "…"
 }
 
 // printable replaces what could steer a terminal: names, messages and texts

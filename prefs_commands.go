@@ -130,7 +130,7 @@ func (p *program) printPreferences(config *upstream.Config, items []item) {
 		}
 		rows = append(rows, []string{onOff(it.Enabled), it.Server, string(it.Type), it.Key, name, it.LastSeenAt.short(), byHand})
 	}
-	p.table(rows)
+	p.table("", rows)
 	for _, it := range items {
 		if left[it.Server] {
 			left[it.Server] = false
