@@ -24,7 +24,7 @@ var mayImport = map[string][]string{
 	"upstream":              {"coffer/jsonrpc", "github.com/rs/zerolog", "github.com/tailscale/hujson", "github.com/gofrs/flock", "golang.org/x/sys/windows"},
 	"clients":               {"coffer/upstream", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"upstream/upstreamtest": {"coffer/jsonrpc", "github.com/santhosh-tekuri/jsonschema/v6"},
-	"prefs":                 {"github.com/mattn/go-sqlite3", "github.com/fsnotify/fsnotify", "github.com/gofrs/flock"},
+	"prefs":                 {"github.com/mattn/go-sqlite3", "github.com/fsnotify/fsnotify", "github.com/gofrs/flock", "golang.org/x/sys/unix"},
 	"cache":                 {},
 	"jsonrpc":               {},
 	"testdata/bench":        {"coffer/testdata/bench/toy"},

@@ -37,6 +37,10 @@ type file struct {
 	value   [1]driver.Value // where its answer lands
 	seen    int64           // its answer at the last load; -1: nothing loaded
 
+	index     []byte      // the header of the WAL index, mapped; nil: cannot be
+	seenIndex indexHeader // what stood there before seen was asked for
+	loaded    bool        // seenIndex is set
+
 	// frozen: opened as a file that does not change, because it or its folder
 	// cannot be written. Should it change after all, moved tells.
 	frozen bool
@@ -209,6 +213,7 @@ func (o opener) connect(ctx context.Context, frozen bool) (*file, error) {
 		f.close()
 		return nil, &Error{Path: o.path, Kind: ErrBusy}
 	}
+	f.index = f.mapIndex()
 	return f, nil
 }
 
@@ -269,6 +274,8 @@ func (f *file) dataVersion(ctx context.Context) (int64, error) {
 
 // close ends every connection. A transaction still running ends by itself.
 func (f *file) close() error {
+	unmapIndex(f.index)
+	f.index = nil
 	var errs []error
 	if f.version != nil {
 		errs = append(errs, f.conn.Raw(func(any) error { return f.version.Close() }))

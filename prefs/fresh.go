@@ -75,6 +75,17 @@ func (s *Store) tend(ctx context.Context) error {
 	return s.settle((*file).anyMoved)
 }
 
+// idle reports whether certainly nobody has committed since the last check, which
+// ended well, and known is the snapshot that it left. With tend it also looks
+// whether the files are where they were. It asks nothing of SQLite.
+func (s *Store) idle(ctx context.Context, known *Snapshot, tend bool) bool {
+	if s.take(ctx) != nil {
+		return false
+	}
+	defer s.give()
+	return s.file != nil && s.result == nil && s.Last() == known && s.file.untouched() && !(tend && s.file.anyMoved())
+}
+
 // check makes the last snapshot current. The caller has the turn.
 func (s *Store) check() error {
 	if err := s.settle((*file).moved); err != nil {
@@ -124,20 +135,28 @@ func (s *Store) settle(moved func(*file) bool) error {
 // reload loads a snapshot if anybody has committed since the last time, and keeps
 // it if it differs from the one before.
 func (s *Store) reload() error {
-	// The version first: a commit between the two is then loaded once more,
-	// and never missed.
-	version, err := s.file.dataVersion(s.ctx)
-	if err != nil || version == s.file.seen {
-		return err
+	f := s.file
+	if f.untouched() {
+		return nil
 	}
-	snapshot, err := load(s.ctx, s.file.conn)
+	// The index first, then the version, then the load: a commit between two of
+	// them is then loaded once more, and never missed.
+	index, visible := f.lookAtIndex()
+	version, err := f.dataVersion(s.ctx)
 	if err != nil {
 		return err
 	}
-	s.file.seen = version
-	if !snapshot.equal(s.Last()) {
-		s.last.Store(snapshot)
+	if version != f.seen {
+		snapshot, err := load(s.ctx, f.conn)
+		if err != nil {
+			return err
+		}
+		f.seen = version
+		if !snapshot.equal(s.Last()) {
+			s.last.Store(snapshot)
+		}
 	}
+	f.seenIndex, f.loaded = index, visible
 	return nil
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -14,8 +16,9 @@ import (
 const (
 	// pollEvery bounds how late a commit is noticed of which no event tells.
 	pollEvery = 100 * time.Millisecond
-	// tendEvery is the number of polls between looks at the side files, which nobody
-	// touches who does not mean to, and of which an event tells where there are any.
+	// tendEvery is the number of polls between looks at where the files are, the side
+	// files above all: nobody moves them who does not mean to, and an event tells of
+	// it where there are any.
 	tendEvery = 10
 	// secondLook is when the watch looks again after an event: about half of
 	// them come before the commit that they tell of can be seen.
@@ -34,27 +37,26 @@ const (
 // again within a minute. It calls neither after ctx has ended, never both at once,
 // and returns when ctx ends and the call that is running has returned.
 func (s *Store) Watch(ctx context.Context, changed func(old, new *Snapshot), failed func(error)) {
-	w := watch{store: s, reported: s.opened, changed: changed, failed: failed, told: map[string]time.Time{}}
+	w := watch{store: s, changed: changed, failed: failed, told: map[string]time.Time{}}
+	w.reported.Store(s.opened)
 	events, losses := w.listen()
 	if w.folder != nil {
 		defer w.folder.Close()
 	}
-	poll := time.NewTicker(pollEvery)
-	defer poll.Stop()
+	due := make(chan bool)
+	var polling sync.WaitGroup
+	polling.Go(func() { w.poll(ctx, due) })
+	defer polling.Wait()
 	second := time.NewTimer(0) // runs while resting
 	defer second.Stop()
 	resting := true // do not look before the second look
 	owed := false   // an event came meanwhile, and is owed a second look of its own
-	polls := 0
 	for {
 		tend := true
 		select {
 		case <-ctx.Done():
 			return
-		case <-poll.C:
-			polls++
-			tend = polls%tendEvery == 0
-			w.relisten()
+		case tend = <-due:
 		case <-losses: // what was lost may have been about us
 		case <-second.C:
 			if resting = owed; resting {
@@ -76,11 +78,32 @@ func (s *Store) Watch(ctx context.Context, changed func(old, new *Snapshot), fai
 	}
 }
 
+// poll asks for a look, on due, each time that it finds that one is needed; true:
+// the side files are due, too. It returns when ctx ends. Most polls find nothing,
+// and do so here, without a system call: whatever wakes another thread costs more
+// than the poll does.
+func (w *watch) poll(ctx context.Context, due chan<- bool) {
+	tick := newTicker(pollEvery)
+	defer tick.stop()
+	defer context.AfterFunc(ctx, tick.interrupt)()
+	for polls := 1; tick.wait(ctx); polls++ {
+		tend := polls%tendEvery == 0
+		listening := w.relisten()
+		if w.store.idle(ctx, w.reported.Load(), tend || !listening) {
+			continue
+		}
+		select {
+		case due <- tend:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // watch is one Watch call.
 type watch struct {
 	store    *Store
-	folder   *fsnotify.Watcher // nil: the poll has to do
-	reported *Snapshot         // the snapshot last given to changed
+	folder   *fsnotify.Watcher        // nil: the poll has to do
+	reported atomic.Pointer[Snapshot] // the snapshot last given to changed
 	changed  func(old, new *Snapshot)
 	failed   func(error)
 	told     map[string]time.Time // trouble -> when it was last there
@@ -108,13 +131,18 @@ func (w *watch) listen() (<-chan fsnotify.Event, <-chan error) {
 // locks on it: see file.
 func mayListen() bool { return runtime.GOOS == "linux" || runtime.GOOS == "windows" }
 
-// relisten watches the folder if it is not watched, as after it was deleted.
-func (w *watch) relisten() {
-	if w.folder == nil || len(w.folder.WatchList()) > 0 {
-		return
+// relisten watches the folder if it is not watched, as after it was deleted. It
+// reports whether it was watched all the time.
+func (w *watch) relisten() bool {
+	if w.folder == nil {
+		return false
+	}
+	if len(w.folder.WatchList()) > 0 {
+		return true
 	}
 	// A folder that is not there is trouble with the file, which look tells.
 	w.folder.Add(filepath.Dir(w.store.path))
+	return false
 }
 
 // concerns reports whether event is about the database and not about some other
@@ -142,9 +170,8 @@ func (w *watch) look(ctx context.Context, tend bool) {
 	if ctx.Err() != nil {
 		return
 	}
-	if snapshot != w.reported {
-		old := w.reported
-		w.reported = snapshot
+	if old := w.reported.Load(); snapshot != old {
+		w.reported.Store(snapshot)
 		w.changed(old, snapshot)
 	}
 	switch {
