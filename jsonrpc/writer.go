@@ -19,6 +19,9 @@ const (
 	// ownWrites is how many writes a Flush makes itself. More are left to Run,
 	// or a peer that others keep busy would hold the caller up.
 	ownWrites = 4
+	// maxVector is how many chunks go into one of them: what stands before a big
+	// member, the member, what stands behind it, and the same of a second.
+	maxVector = 5
 	// DefaultWriteLimit is how many bytes may wait in a Writer before Room
 	// blocks.
 	DefaultWriteLimit = 8 << 20
@@ -29,7 +32,7 @@ const (
 // those that could flood it call Room first.
 type Writer struct {
 	dst   io.Writer
-	try   func([]byte) (int, error) // one non-blocking write, or nil
+	try   func([][]byte) (int, error) // one non-blocking write, or nil
 	limit int
 	wake  chan struct{} // capacity 1: Run has something to write; never closed
 	dead  chan struct{} // closed when err is set
@@ -37,10 +40,11 @@ type Writer struct {
 	mu    sync.Mutex
 	queue []chunk       // guarded by mu, as are all below; queue[first:] waits
 	first int           // what has left the queue is not moved up each time
-	rest  chunk         // what a Flush could not write of a chunk, for Run
+	rest  []chunk       // what has left the queue and is being written
 	size  int           // bytes posted and not yet written
 	spare [][]byte      // buffers of small chunks, to be used again
 	busy  bool          // one goroutine, Flush or Run, is writing
+	texts [][]byte      // of rest, for try; not guarded: whoever is busy uses it
 	err   error         // what ended the stream
 	moved chan struct{} // closed and replaced by nil when bytes have left; made by waiters
 }
@@ -187,25 +191,42 @@ func (w *Writer) Flush() {
 	}
 	w.busy = true
 	for turn := 0; w.try != nil && turn < ownWrites && w.waiting(); turn++ {
-		c := w.take()
+		w.texts = w.texts[:0]
+		for len(w.rest) < maxVector && w.waiting() {
+			c := w.take()
+			w.rest = append(w.rest, c)
+			w.texts = append(w.texts, c.text)
+		}
 		w.mu.Unlock()
-		n, err := w.try(c.text)
+		n, err := w.try(w.texts)
+		clear(w.texts)
 		w.mu.Lock()
 		if !w.wrote(n, err) {
 			return
 		}
-		if n < len(c.text) {
-			c.text = c.text[n:]
-			w.rest = c
+		if w.advance(n); len(w.rest) > 0 {
 			break
 		}
-		w.recycle(c)
 	}
-	if w.rest.text == nil && !w.waiting() {
+	if len(w.rest) == 0 && !w.waiting() {
 		w.busy = false
 		return
 	}
 	w.wake <- struct{}{} // does not block: capacity 1, and only who is busy sends
+}
+
+// advance takes from rest the n bytes that are written.
+func (w *Writer) advance(n int) {
+	done := 0
+	for done < len(w.rest) && n >= len(w.rest[done].text) {
+		n -= len(w.rest[done].text)
+		w.recycle(w.rest[done])
+		done++
+	}
+	w.rest = slices.Delete(w.rest, 0, done)
+	if n > 0 {
+		w.rest[0].text = w.rest[0].text[n:]
+	}
 }
 
 func (w *Writer) waiting() bool { return w.first < len(w.queue) }
@@ -247,20 +268,19 @@ func (w *Writer) drain() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for w.err == nil {
-		c := w.rest
-		w.rest = chunk{}
-		if c.text == nil {
+		if len(w.rest) == 0 {
 			if !w.waiting() {
 				w.busy = false
 				return
 			}
-			c = w.take()
+			w.rest = append(w.rest, w.take())
 		}
+		text := w.rest[0].text
 		w.mu.Unlock()
-		n, err := w.dst.Write(c.text)
+		n, err := w.dst.Write(text)
 		w.mu.Lock()
 		if w.wrote(n, err) {
-			w.recycle(c)
+			w.advance(n)
 		}
 	}
 }
@@ -288,7 +308,7 @@ func (w *Writer) fail(err error) {
 		return
 	}
 	w.err = err
-	w.queue, w.first, w.rest, w.spare, w.size = nil, 0, chunk{}, nil, 0
+	w.queue, w.first, w.rest, w.spare, w.size = nil, 0, nil, nil, 0
 	close(w.dead)
 }
 

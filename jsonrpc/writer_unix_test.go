@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"runtime"
 	"sync"
 	"syscall"
 	"testing"
@@ -167,5 +168,28 @@ func TestWriterToAFile(t *testing.T) {
 	text, err := io.ReadAll(f)
 	if err != nil || number(t, string(text)) != 1 {
 		t.Errorf("file %q, %v", text, err)
+	}
+}
+
+// A member that is written where it lies goes out with what surrounds it, by
+// Flush itself as long as it fits into the pipe.
+func TestFlushWritesABigMemberItself(t *testing.T) {
+	r, dst := osPipe(t)
+	jsonrpc.WidenPipe(dst)
+	size := 100 << 10
+	if runtime.GOOS != "linux" {
+		size = 40 << 10 // where no pipe can be widened
+	}
+	w := jsonrpc.NewWriter(dst, 0)
+	in := bufio.NewReader(r)
+	for i := range 10 {
+		w.Post(note(i, size))
+		w.Flush()
+		if got := w.Queued(); got != 0 {
+			t.Fatalf("%d bytes wait", got)
+		}
+		if line, err := in.ReadString('\n'); err != nil || number(t, line) != i || len(line) < size {
+			t.Fatalf("line %.50q of %d bytes, %v", line, len(line), err)
+		}
 	}
 }

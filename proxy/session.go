@@ -89,6 +89,7 @@ func (s *Session) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	s.ctx = inner
+	jsonrpc.WidenPipe(out)
 	s.stream = jsonrpc.NewStream(in, out, s, jsonrpc.StreamOptions{
 		Prefix:     "coffer-",
 		MaxMessage: s.opts.Config.MaxMessageSize,

@@ -78,6 +78,7 @@ func (c *Conn) dialChild(ctx context.Context) error {
 		k.closePipes()
 		return fmt.Errorf("starting %q: %w", spec.Command, err)
 	}
+	jsonrpc.WidenPipe(k.stdout)
 	k.ctx, k.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	k.stream = jsonrpc.NewStream(k.stdout, k.stdin, c, jsonrpc.StreamOptions{
 		MaxMessage: set.opts.MaxMessageSize,
