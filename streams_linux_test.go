@@ -320,3 +320,25 @@ func TestStreamsOneRestart(t *testing.T) {
 		t.Errorf("processes: %q", pids)
 	}
 }
+
+// TestStreamsLastLine: a last line counts although it has no end, and half a
+// message does not.
+func TestStreamsLastLine(t *testing.T) {
+	const half = `read line; printf '{"jsonrpc":"2.0","id":1,"res'`
+	const last = `read line; id=$${line#*\"id\":}; printf '{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"last words"}}' "$${id%%,*}"`
+	var entries []string
+	for name, command := range map[string]string{"half": half, "last": last} {
+		args, err := json.Marshal([]string{"-c", command})
+		if err != nil {
+			t.Fatal(err)
+		}
+		entries = append(entries, fmt.Sprintf(`%q: {"command": "sh", "args": %s}`, name, args))
+	}
+	w := newStreamWorld(t, strings.Join(entries, ","), nil)
+	for name, words := range map[string]string{"half": "its process ended: exit status 0", "last": "last words"} {
+		a, err := w.callTool(name + "__x")
+		if err != nil || a.Error == nil || a.Error.Code != 503 || !strings.Contains(a.Error.Message, words) {
+			t.Errorf("%s: %v %v", name, a, err)
+		}
+	}
+}
