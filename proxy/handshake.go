@@ -43,6 +43,7 @@ type clientState struct {
 type said struct {
 	version      string // agreed in its handshake; "" without one
 	capabilities []byte // as the client declared them
+	info         []byte // its raw clientInfo, or nil
 }
 
 // version returns the revision of the handshake, or "".
@@ -88,7 +89,7 @@ func (s *Session) initialize(r *request) {
 		return
 	}
 	versions := upstream.LegacyVersions()
-	told := said{version: versions[0], capabilities: jsonrpc.Lookup(r.Params, "capabilities")}
+	told := said{version: versions[0], capabilities: jsonrpc.Lookup(r.Params, "capabilities"), info: jsonrpc.Lookup(r.Params, "clientInfo")}
 	if slices.Contains(versions, asked) {
 		told.version = asked
 	}
@@ -97,7 +98,7 @@ func (s *Session) initialize(r *request) {
 	}
 	s.client.hello = r.Request
 	s.client.said.Store(&told)
-	s.set.Start(upstream.Client{Info: jsonrpc.Lookup(r.Params, "clientInfo"), Capabilities: s.relayable(told.capabilities)})
+	s.set.Start(upstream.Client{Info: told.info, Capabilities: s.relayable(told.capabilities)})
 	s.work(r, func(ctx context.Context) {
 		result := fmt.Appendf(nil, `{"protocolVersion":%q,"capabilities":{%s%s},"serverInfo":{"name":"coffer","version":%s}`,
 			told.version, capabilities, extensionsOf(told.capabilities), jsonrpc.Quote(s.opts.Version))

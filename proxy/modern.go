@@ -63,11 +63,12 @@ func (s *Session) handleModern(r *request) {
 // meet starts the upstreams for the client that sent r, if it is the first to
 // need them.
 func (s *Session) meet(r *request, capabilities []byte) {
+	info := jsonrpc.Lookup(r.meta, upstream.MetaClientInfo)
 	if s.client.said.Load() == nil {
-		s.client.said.Store(&said{capabilities: capabilities})
+		s.client.said.Store(&said{capabilities: capabilities, info: info})
 	}
 	s.set.Start(upstream.Client{
-		Info: jsonrpc.Lookup(r.meta, upstream.MetaClientInfo), Capabilities: s.relayable(capabilities), Modern: true,
+		Info: info, Capabilities: s.relayable(capabilities), Modern: true,
 	})
 }
 

@@ -37,6 +37,11 @@ type Options struct {
 	// Follow gives changed every new reading of the config file until ctx ends.
 	// nil: Config is for good.
 	Follow func(ctx context.Context, changed func(*upstream.Config))
+	// Stderr, if not nil, gets each line that an upstream writes to its stderr.
+	Stderr func(server, line string)
+	// Beside, if not nil, runs beside the session until ctx ends. It may call
+	// the Session's Status, and Serve waits for it.
+	Beside func(ctx context.Context)
 }
 
 // Session is one downstream connection: a client, and the upstreams that are
@@ -103,7 +108,7 @@ func (s *Session) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 	s.rec = newReconciler(s)
 	s.set = upstream.NewSet(inner, upstream.Options{
 		Handler: s, Log: s.log, MaxMessageSize: s.opts.Config.MaxMessageSize,
-		Environ: s.opts.Environ, Dial: s.opts.Dial,
+		Environ: s.opts.Environ, Dial: s.opts.Dial, Stderr: s.opts.Stderr,
 	})
 	s.enlist()
 
@@ -116,6 +121,9 @@ func (s *Session) Serve(ctx context.Context, in io.Reader, out io.Writer) error 
 	s.spawn(func() { s.rec.run(inner) })
 	if s.opts.Follow != nil {
 		s.spawn(func() { s.opts.Follow(inner, s.reconfigure) })
+	}
+	if beside := s.opts.Beside; beside != nil {
+		s.spawn(func() { beside(inner) })
 	}
 
 	err := s.wait(ctx, read)

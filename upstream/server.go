@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -14,9 +15,10 @@ import (
 
 // Server is one configured upstream, whether connected or not.
 type Server struct {
-	set  *Set
-	spec *Spec
-	log  zerolog.Logger
+	set   *Set
+	spec  *Spec
+	log   zerolog.Logger
+	calls atomic.Int64 // requests that Start was given
 
 	mu       sync.Mutex
 	conn     *Conn          // guarded by mu, as are all below: nil: new requests need a connection first
@@ -27,6 +29,7 @@ type Server struct {
 	lastErr  error          // why the newest attempt or connection failed
 	era      era            // what the server spoke last
 	removed  bool           // nothing new may be sent to it
+	history  history
 }
 
 // dial is one attempt to connect. done is closed by the attempt's goroutine,
@@ -139,6 +142,8 @@ func (s *Server) connect(d *dial) {
 	} else if stale = c.outgrown(); !stale {
 		s.conn = c
 		d.conn = c
+		s.history.connections++
+		s.history.connectedAt = time.Now()
 	}
 	s.mu.Unlock()
 	if stale {
@@ -163,7 +168,7 @@ func (s *Server) connect(d *dial) {
 // failed counts a failure and sets the wait before the next attempt. s.mu is
 // held.
 func (s *Server) failed(err error) {
-	s.lastErr = err
+	s.lastErr, s.history.failedAt = err, time.Now()
 	s.retryAt = time.Now().Add(restartWait(s.failures))
 	s.failures++
 }
@@ -269,6 +274,7 @@ func (s *Server) takeAll() []*Conn {
 // there the request goes out with the Conn's next Flush, which Start leaves to
 // the caller and returns the Conn for; otherwise it returns nil.
 func (s *Server) Start(r *Request) *Conn {
+	s.calls.Add(1)
 	if c := s.Ready(); c != nil {
 		c.start(r)
 		return c

@@ -17,18 +17,26 @@ const (
 	maxStderrLine = 4 << 10
 )
 
-// words reads an upstream's stderr: every line goes to the log, the last ones
-// are kept.
+// words reads an upstream's stderr: every line goes to the log and to tell, the
+// last ones are kept.
 type words struct {
 	log     zerolog.Logger
+	tell    func(line string)
 	drained chan struct{} // closed when stderr has ended
 
 	mu    sync.Mutex
 	lines []string // guarded by mu: the newest keptLines
 }
 
-func newWords(log zerolog.Logger) *words {
-	return &words{log: log, drained: make(chan struct{})}
+func newWords(log zerolog.Logger, tell func(line string)) *words {
+	return &words{log: log, tell: tell, drained: make(chan struct{})}
+}
+
+// tellStderr passes on a line of the server's stderr.
+func (s *Server) tellStderr(line string) {
+	if tell := s.set.opts.Stderr; tell != nil {
+		tell(s.Name(), line)
+	}
 }
 
 // drain reads r to its end. It must never stop early: a child whose stderr is
@@ -63,6 +71,7 @@ func (w *words) add(line []byte) {
 		return
 	}
 	w.log.Info().Str("stderr", text).Send()
+	w.tell(text)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.lines) == keptLines {

@@ -64,7 +64,7 @@ func (c *Conn) dialChild(ctx context.Context) error {
 	}
 	cmd := &exec.Cmd{Path: path, Args: append([]string{spec.Command}, spec.Args...), Env: env, Dir: spec.Cwd}
 	k := &child{
-		conn: c, cmd: cmd, words: newWords(c.log),
+		conn: c, cmd: cmd, words: newWords(c.log, c.server.tellStderr),
 		exited: make(chan struct{}), hurry: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	theirs, err := k.pipes()

@@ -39,6 +39,9 @@ type Options struct {
 	MaxMessageSize int      // bytes
 	Environ        []string // coffer's own environment, as os.Environ gives it
 	Dial           Dial     // nil: by each server's spec
+	// Stderr, if not nil, gets each line that a server writes to its stderr. It
+	// is called on the goroutine that drains that.
+	Stderr func(server, line string)
 }
 
 // Set is all the upstreams of one session. It is safe for concurrent use.
