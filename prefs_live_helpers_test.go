@@ -274,13 +274,18 @@ func (c *liveCoffer) greet() error {
 	return nil
 }
 
+// hear waits while the client is deaf.
+func (c *liveCoffer) hear() {
+	c.hearing.Lock()
+	defer c.hearing.Unlock()
+}
+
 // read takes what coffer sends.
 func (c *liveCoffer) read(stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, 80<<20)
 	for lines.Scan() {
-		c.hearing.Lock()
-		c.hearing.Unlock()
+		c.hear()
 		now := time.Now()
 		var a liveAnswer
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {

@@ -51,7 +51,7 @@ func echo(t *testing.T, s *Server, heard chan<- struct{}) (a jsonrpc.Answer, pro
 			steps <- string(params)
 			heard <- struct{}{}
 		},
-		Done:     func(a jsonrpc.Answer) { answers <- a },
+		Done: func(a jsonrpc.Answer) { answers <- a },
 	}
 	if c := s.Start(r); c != nil {
 		c.Flush()
