@@ -158,7 +158,7 @@ func (p *program) suggestArgument(c *cli.Context, l *commandLine) []string {
 	switch name := strings.Join(names, " "); name {
 	case "completion":
 		return []string{"bash", "zsh", "fish"}[:max(0, 3-3*at)]
-	case "mcp test", "mcp capabilities", "mcp remove", "mcp enable", "mcp disable", "prefs list", "prefs prune":
+	case "mcp test", "mcp capabilities", "mcp remove", "mcp enable", "mcp disable", "prefs list", "prefs prune", "logs":
 		if at == 0 {
 			return p.suggestServers(c, l)
 		}

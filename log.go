@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
+
+	"coffer/logfile"
 )
 
 // logLevels are the values of --log-level.
@@ -36,7 +37,7 @@ func (p *program) logger(c *cli.Context, quiet zerolog.Level) (zerolog.Logger, e
 	}
 	var to io.Writer = lines(p.stderr, colourful(p.stderr), nil)
 	if path := c.String("log-file"); path != "" {
-		file, err := openLog(path)
+		file, err := logfile.Open(path)
 		if err != nil {
 			return zerolog.Nop(), failf(exitError, "check --log-file", "log file %q: %w", path, err)
 		}
@@ -56,14 +57,6 @@ func checkLogLevel(c *cli.Context) error {
 		return usagef("one of "+strings.Join(logLevels, ", "), "--log-level: unknown level %q", name)
 	}
 	return nil
-}
-
-// openLog opens a log file for appending, and makes it and its folders.
-func openLog(path string) (*os.File, error) {
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, err
-	}
-	return os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
 }
 
 // lines returns a writer of log lines for people; more is added to each.

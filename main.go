@@ -21,10 +21,12 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/rs/zerolog"
 	"github.com/urfave/cli/v2"
 
+	"coffer/logfile"
 	"coffer/prefs"
 	"coffer/proxy"
 	"coffer/upstream"
@@ -100,7 +102,7 @@ type program struct {
 	system string        // whose places files are in, as runtime.GOOS has it
 
 	fileLog zerolog.Logger // where report repeats an error, if there is a log file
-	logFile *os.File       // nil: none
+	logFile *logfile.File  // nil: none
 }
 
 func (p *program) close() {
@@ -124,6 +126,8 @@ func (p *program) app() *cli.App {
 		},
 		Commands: []*cli.Command{
 			{Name: "serve", Usage: "be the MCP server: the proxy on stdin and stdout", Action: p.serve},
+			p.statusCommand(),
+			p.logsCommand(),
 			p.mcpGroup(),
 			{Name: "import", Usage: "take over the servers that your clients have", Flags: importFlags(), Action: p.importServers},
 			{Name: "install", Usage: "put coffer into clients' own configs", ArgsUsage: "CLIENT...", Flags: installFlags(), Action: p.install},
@@ -249,6 +253,7 @@ func (p *program) serve(c *cli.Context) error {
 		return err
 	}
 	announce(log, config)
+	own := running{PID: os.Getpid(), Version: versionText(), StartedAt: moment(time.Now()), Config: absolute(config.Path), DB: absolute(db)}
 	// A client that closes our stdout, or stderr, ends the session and does not
 	// kill us. (To ignore the signal would make our children ignore it too.)
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
@@ -258,7 +263,8 @@ func (p *program) serve(c *cli.Context) error {
 	ctx, leave := context.WithCancel(c.Context)
 	defer leave()
 	defer whenDeaf(out, leave)()
-	session := proxy.New(proxy.Options{
+	var session *proxy.Session
+	session = proxy.New(proxy.Options{
 		Config:  config,
 		Environ: os.Environ(),
 		Log:     log,
@@ -271,6 +277,8 @@ func (p *program) serve(c *cli.Context) error {
 			return store, nil
 		},
 		Follow: edits.run,
+		Stderr: stderrLog(log, db).add,
+		Beside: func(ctx context.Context) { own.answer(ctx, log, session) },
 	})
 	return session.Serve(ctx, in, out)
 }

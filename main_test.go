@@ -25,7 +25,7 @@ import (
 // tests that start processes: coffer, a server that does as its script says,
 // and those of which the functions tell.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){
+	testscript.Main(apart{m}, map[string]func(){
 		"coffer":         main,
 		"mcpgoserver":    mcpgoMain,
 		"httpadapter":    adapterMain,
@@ -48,6 +48,22 @@ func mainOn(system string) {
 	os.Exit(p.run(context.Background(), os.Args))
 }
 
+// apart runs the tests with a runtime folder of their own, so that they and the
+// coffers that run on this machine do not see each other. Its path is short
+// enough for a socket in it.
+type apart struct{ *testing.M }
+
+// Run implements testscript.TestingM.
+func (m apart) Run() int {
+	folder, err := os.MkdirTemp("", "cof")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	os.Setenv("COFFER_RUNTIME_DIR", folder)
+	return m.M.Run()
+}
+
 // scriptLimit ends scripts that hang. They need some seconds; the rest is for a
 // machine that does ten things at once.
 const scriptLimit = 5 * time.Minute
@@ -60,6 +76,7 @@ func TestScript(t *testing.T) {
 		Deadline: time.Now().Add(scriptLimit),
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("HOME", e.WorkDir+"/home")
+			e.Setenv("COFFER_RUNTIME_DIR", os.Getenv("COFFER_RUNTIME_DIR"))
 			e.Setenv("COFFER_CONFIG", e.WorkDir+"/config.json")
 			e.Setenv("COFFER_DB", e.WorkDir+"/state/coffer.db")
 			e.Setenv("NO_COLOR", "1")
@@ -265,6 +282,32 @@ func TestTable(t *testing.T) {
 
 // squeezed is text with each run of spaces as one.
 func squeezed(text string) string { return regexp.MustCompile(" +").ReplaceAllString(text, " ") }
+
+func TestRuntimeFolders(t *testing.T) {
+	for _, test := range []struct {
+		name, system string
+		env          map[string]string
+		folders      string // that there are
+		want         string
+	}{
+		{"a login", "linux", map[string]string{"XDG_RUNTIME_DIR": "/run/user/7"}, "/run/user/7", "/run/user/7/coffer /run/user/7/coffer /tmp/coffer-7"},
+		{"as a client launches it", "linux", nil, "/run/user/7", "/run/user/7/coffer /tmp/coffer-7"},
+		{"a place of its own", "freebsd", map[string]string{"XDG_RUNTIME_DIR": "/x"}, "", "/x/coffer /tmp/coffer-7"},
+		{"relative is ignored", "linux", map[string]string{"XDG_RUNTIME_DIR": "x"}, "", "/tmp/coffer-7"},
+		{"named", "linux", map[string]string{"XDG_RUNTIME_DIR": "/x", "COFFER_RUNTIME_DIR": "/own"}, "/run/user/7", "/own"},
+		{"macOS", "darwin", map[string]string{"HOME": "/h", "XDG_RUNTIME_DIR": "/x"}, "", "/h/Library/Application Support/coffer/run"},
+		{"Windows", "windows", map[string]string{"LOCALAPPDATA": "/local"}, "", "/local/coffer/run"},
+		{"nothing on Windows", "windows", nil, "", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			getenv := func(name string) string { return test.env[name] }
+			isFolder := func(path string) bool { return path == test.folders }
+			if got := strings.Join(runtimeFoldersOn(test.system, getenv, 7, isFolder), " "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
 
 func TestParseAge(t *testing.T) {
 	for text, want := range map[string]string{

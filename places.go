@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strings"
 
 	"github.com/urfave/cli/v2"
 
@@ -42,6 +44,20 @@ func (p *program) databasePath(c *cli.Context) (string, error) {
 		path, err = p.defaultPath(statePlace)
 	}
 	return path, err
+}
+
+// stderrLogPath returns where the upstreams' stderr is kept: beside the
+// preferences, so that coffers that share them share it.
+func stderrLogPath(db string) string {
+	return strings.TrimSuffix(db, filepath.Ext(db)) + ".upstreams.log"
+}
+
+// absolute returns path from the root on, for those who are elsewhere.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // store opens the preferences for a command, creating them if need be. The
@@ -112,6 +128,44 @@ func (at place) on(system string, getenv func(string) string) (string, error) {
 		return "", failf(exitError, fmt.Sprintf("name the file with --%s", at.flag), "no default place for %s: %s is not set", at.name, variable)
 	}
 	return filepath.Join(append(folder, "coffer", at.name)...), nil
+}
+
+// runtimeFolders returns the folders in which running coffers have their
+// sockets, best first. A client launches us with few variables, a shell has
+// more: so whoever asks looks into all of them.
+func runtimeFolders() []string {
+	return runtimeFoldersOn(runtime.GOOS, os.Getenv, os.Getuid(), func(path string) bool {
+		info, err := os.Stat(path)
+		return err == nil && info.IsDir()
+	})
+}
+
+// runtimeFoldersOn is runtimeFolders for any system and environment.
+func runtimeFoldersOn(system string, getenv func(string) string, uid int, isFolder func(string) bool) []string {
+	if own := getenv("COFFER_RUNTIME_DIR"); own != "" {
+		return []string{own}
+	}
+	var folders []string
+	switch system {
+	case "windows":
+		if local := getenv("LOCALAPPDATA"); local != "" {
+			folders = append(folders, filepath.Join(local, "coffer", "run"))
+		}
+	case "darwin", "ios": // not TMPDIR, which has no room for a socket's name
+		if home := getenv("HOME"); home != "" {
+			folders = append(folders, filepath.Join(home, "Library", "Application Support", "coffer", "run"))
+		}
+	default:
+		if own := getenv("XDG_RUNTIME_DIR"); filepath.IsAbs(own) {
+			folders = append(folders, filepath.Join(own, "coffer"))
+		}
+		// Where a login puts XDG_RUNTIME_DIR, and where there is no login.
+		if user := fmt.Sprintf("/run/user/%d", uid); isFolder(user) {
+			folders = append(folders, user+"/coffer")
+		}
+		folders = append(folders, fmt.Sprintf("/tmp/coffer-%d", uid))
+	}
+	return folders
 }
 
 // readInput reads all of what a command is given on stdin, but leaves when ctx

@@ -1,0 +1,303 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// ownRuntimeFolder gives a test a runtime folder that no other test uses.
+func ownRuntimeFolder(t *testing.T) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "cof") // short enough for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(folder) })
+	t.Setenv("COFFER_RUNTIME_DIR", folder)
+	return folder
+}
+
+// coffers asks `coffer status --json` until what it tells is as good says, and
+// returns that.
+func coffers(t *testing.T, good func([]running) bool) []running {
+	t.Helper()
+	for deadline := time.Now().Add(liveLimit); ; {
+		stdout, err := runDemo(t.Context(), cofferBinary(t), []string{"status", "--json"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var said struct{ Coffers []running }
+		if err := json.Unmarshal([]byte(stdout), &said); err != nil {
+			t.Fatalf("%v in %s", err, stdout)
+		}
+		if good(said.Coffers) {
+			return said.Coffers
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not what it should be: %s", stdout)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// TestStatus: each running coffer is told of, with what it has done, and none
+// that has gone, however it went.
+func TestStatus(t *testing.T) {
+	runtimeFolder := ownRuntimeFolder(t)
+	first, second := serveDemo(t, t.TempDir()), serveDemo(t, t.TempDir())
+	defer second.close()
+	for range 3 {
+		if _, err := second.callTool(t.Context(), "notes__list", `{}`); err != nil {
+			t.Fatal(err)
+		}
+	}
+	up := func(r running) bool {
+		return !slices.ContainsFunc(r.Upstreams, func(u runningUpstream) bool { return u.State != "connected" })
+	}
+	all := coffers(t, func(all []running) bool { return len(all) == 2 && up(all[0]) && up(all[1]) })
+	for i, client := range []*demoClient{first, second} {
+		r := all[i] // the oldest first
+		if r.PID != client.cmd.Process.Pid || r.Client == nil || r.Client.Name != "test" || r.Client.Version != "1" || r.Client.ProtocolVersion != "2025-11-25" {
+			t.Errorf("coffer %d is %+v %+v, want pid %d", i, r, r.Client, client.cmd.Process.Pid)
+		}
+		if since := time.Since(time.Time(r.StartedAt)); since < 0 || since > liveLimit {
+			t.Errorf("coffer %d has run for %v", i, since)
+		}
+		for j, u := range r.Upstreams {
+			want := runningUpstream{Server: demoOrder[j], Transport: "stdio", State: "connected", ProtocolVersion: optional("2025-11-25"), ConnectedAt: u.ConnectedAt}
+			if i == 1 && u.Server == "notes" {
+				want.Calls = 3
+			}
+			if got, want := fmt.Sprint(asJSON(t, u)), fmt.Sprint(asJSON(t, want)); got != want {
+				t.Errorf("coffer %d: got %s, want %s", i, got, want)
+			}
+		}
+	}
+
+	first.cmd.Process.Kill()
+	<-first.ended
+	first.close()
+	coffers(t, func(all []running) bool { return len(all) == 1 && all[0].PID == second.cmd.Process.Pid })
+	if left, err := os.ReadDir(runtimeFolder); err != nil || len(left) != 1 {
+		t.Errorf("in the runtime folder are %v, %v", left, err)
+	}
+	if err := second.close(); err != nil {
+		t.Errorf("exit: %v\n%s", err, second.log.String())
+	}
+	if left, err := os.ReadDir(runtimeFolder); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+	if stdout, err := runDemo(t.Context(), cofferBinary(t), []string{"status"}); err != nil || stdout != "No coffer is running.\n" {
+		t.Errorf("%q, %v", stdout, err)
+	}
+}
+
+func asJSON(t *testing.T, v any) string {
+	t.Helper()
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestStatusFields: the members of the document are a contract.
+func TestStatusFields(t *testing.T) {
+	text := asJSON(t, running{Client: &runningClient{}, Upstreams: []runningUpstream{{}}})
+	var names []string
+	for _, m := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(text, -1) {
+		names = append(names, m[1])
+	}
+	want := "pid version started_at config db client name version protocol_version upstreams server transport state " +
+		"protocol_version connected_at calls restarts last_error last_error_at retry_at error"
+	if got := strings.Join(names, " "); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// serveFake starts coffer serve in front of servers that do as their scripts
+// say, with the handshake done.
+func serveFake(t *testing.T, folder string, servers string) *demoClient {
+	t.Helper()
+	config := filepath.Join(folder, "config.json")
+	writeFile(t, config, `{"mcpServers": {`+servers+`}}`)
+	client, err := startDemoClient(t.Context(), cofferBinary(t), []string{"serve", "--config", config, "--db", filepath.Join(folder, "coffer.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { client.close() })
+	if _, err := client.call(t.Context(), "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"test","version":"1"}}`); err != nil {
+		t.Fatal(err, client.log.String())
+	}
+	client.notify("notifications/initialized")
+	return client
+}
+
+// TestStatusTroubles: a server that died and came back, one that cannot start,
+// one that is broken and one that is disabled are told apart.
+func TestStatusTroubles(t *testing.T) {
+	ownRuntimeFolder(t)
+	folder := t.TempDir()
+	script := `{"tools":[{"name":"x","inputSchema":{"type":"object"}}],"rules":[{"method":"tools/call","nth":1,"die":7}],"log":` +
+		fmt.Sprintf("%q", filepath.Join(folder, "requests")) + `}`
+	client := serveFake(t, folder, `
+		"dies": {"command": "fakeserver", "args": [`+asJSON(t, script)+`]},
+		"fails": {"command": "fakeserver", "args": ["{\"stderr\":[\"no licence\"],\"exit\":3}"]},
+		"broken": {"command": "coffer", "env": {"A": "${COFFER_NO_SUCH}"}},
+		"off": {"command": "coffer", "disabled": true}`)
+	if _, err := client.callTool(t.Context(), "dies__x", `{}`); err == nil {
+		t.Error("the call of a server that died has a result")
+	}
+	if _, err := client.callTool(t.Context(), "dies__x", `{}`); err != nil {
+		t.Error(err)
+	}
+	all := coffers(t, func(all []running) bool {
+		return len(all) == 1 && len(all[0].Upstreams) == 4 && all[0].Upstreams[0].State == "connected" && all[0].Upstreams[1].State == "down"
+	})
+	u := all[0].Upstreams
+	if d := u[0]; d.Restarts != 1 || d.Calls != 2 || d.LastError == nil || !strings.Contains(*d.LastError, "exit status 7") || time.Time(d.LastErrorAt).IsZero() {
+		t.Errorf("dies: %s", asJSON(t, d))
+	}
+	if d := u[1]; d.LastError == nil || !strings.Contains(*d.LastError, "no licence") || d.Restarts != 0 || d.ProtocolVersion != nil {
+		t.Errorf("fails: %s", asJSON(t, d))
+	}
+	if d := u[2]; d.State != "broken" || d.LastError == nil || !strings.Contains(*d.LastError, "COFFER_NO_SUCH") {
+		t.Errorf("broken: %s", asJSON(t, d))
+	}
+	if d := u[3]; d.State != "disabled" || d.LastError != nil {
+		t.Errorf("off: %s", asJSON(t, d))
+	}
+	stdout, err := runDemo(t.Context(), cofferBinary(t), []string{"status"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		fmt.Sprintf(`(?m)^test 1, pid %d, since \d{4}-\d\d-\d\d \d\d:\d\d$`, client.cmd.Process.Pid),
+		`(?m)^  config: .*config.json$`,
+		`(?m)^  dies +connected +2 +1 +\d{4}.*exit status 7$`,
+		`(?m)^  fails +down.* 0 +0 +\d{4}.*exit status 3; its last words on stderr: …$`,
+		`(?m)^  off +disabled +0 +0$`,
+	} {
+		if !regexp.MustCompile(want).MatchString(stdout) {
+			t.Errorf("status lacks %s:\n%s", want, stdout)
+		}
+	}
+}
+
+// TestStatusStopped: a coffer that is stopped is told of, and keeps its socket.
+func TestStatusStopped(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows has no signals")
+	}
+	ownRuntimeFolder(t)
+	client := serveDemo(t, t.TempDir())
+	defer client.close()
+	coffers(t, func(all []running) bool { return len(all) == 1 })
+	if err := client.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	all := coffers(t, func(all []running) bool { return len(all) == 1 })
+	client.cmd.Process.Signal(syscall.SIGCONT)
+	if all[0].PID != client.cmd.Process.Pid || all[0].Error == nil || !strings.Contains(*all[0].Error, "does not answer") {
+		t.Errorf("got %s", asJSON(t, all[0]))
+	}
+	coffers(t, func(all []running) bool { return len(all) == 1 && all[0].Error == nil })
+}
+
+// TestServeWithoutSocket: that there can be none is nothing that a client or
+// a person hears of.
+func TestServeWithoutSocket(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	writeFile(t, file, "")
+	t.Setenv("COFFER_RUNTIME_DIR", filepath.Join(file, "run"))
+	client := serveDemo(t, t.TempDir())
+	if err := client.close(); err != nil {
+		t.Errorf("exit: %v", err)
+	}
+	if log := client.log.String(); strings.Contains(log, "socket") {
+		t.Errorf("the log has %s", log)
+	}
+}
+
+// TestLogs: what servers of several coffers write to stderr is kept, told
+// together, and followed.
+func TestLogs(t *testing.T) {
+	folder := t.TempDir()
+	for _, name := range []string{"one", "two"} {
+		client := serveFake(t, folder, `"`+name+`": {"command": "fakeserver", "args": ["{\"stderr\":[\"`+name+` says\\thello <&>\",\"bye\"]}"]}`)
+		if _, err := client.tools(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := client.close(); err != nil {
+			t.Errorf("exit: %v", err)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		stdout, err := runDemo(t.Context(), cofferBinary(t), append(args, "--db", filepath.Join(folder, "coffer.db")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stdout
+	}
+	var said struct{ Lines []stderrLine }
+	if err := json.Unmarshal([]byte(run("logs", "--json")), &said); err != nil {
+		t.Fatal(err)
+	}
+	got := ""
+	for _, l := range said.Lines {
+		got += l.Server + ": " + l.Line + "\n"
+		if since := time.Since(time.Time(l.At)); since < 0 || since > liveLimit || l.PID == 0 {
+			t.Errorf("line %+v", l)
+		}
+	}
+	if want := "one: one says\thello <&>\none: bye\ntwo: two says\thello <&>\ntwo: bye\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := run("logs", "two"); !regexp.MustCompile(`^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3} two\[\d+\] two says\thello <&>\n20.* two\[\d+\] bye\n$`).MatchString(got) {
+		t.Errorf("logs two: %q", got)
+	}
+	if got := run("logs", "-n", "1"); !strings.HasSuffix(got, "bye\n") || strings.Count(got, "\n") != 1 {
+		t.Errorf("logs -n 1: %q", got)
+	}
+
+	follower := exec.Command(cofferBinary(t), "logs", "-f", "--db", filepath.Join(folder, "coffer.db"), "three")
+	// three must be in a config: nothing of it is in the log yet.
+	follower.Args = append(follower.Args, "--config", filepath.Join(folder, "config.json"))
+	writeFile(t, filepath.Join(folder, "config.json"), `{"mcpServers": {"three": {"command": "x"}}}`)
+	stdout, err := follower.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := follower.Start(); err != nil {
+		t.Fatal(err)
+	}
+	client := serveFake(t, folder, `"three": {"command": "fakeserver", "args": ["{\"stderr\":[\"here\"]}"]}, "four": {"command": "fakeserver", "args": ["{\"stderr\":[\"not\"]}"]}`)
+	if _, err := client.tools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	line := make([]byte, 200)
+	n, err := stdout.Read(line)
+	if err != nil || !strings.HasSuffix(string(line[:n]), "here\n") {
+		t.Errorf("followed %q, %v", line[:n], err)
+	}
+	follower.Process.Signal(os.Interrupt)
+	rest, _ := io.ReadAll(stdout)
+	if err := waitFor(t, follower); len(rest) > 0 || err != nil && runtime.GOOS != "windows" {
+		t.Errorf("at the end %q, %v", rest, err)
+	}
+	if info, err := os.Stat(filepath.Join(folder, "coffer.upstreams.log")); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("the file: %v, %v", info, err)
+	}
+}
