@@ -9,6 +9,7 @@ import (
 
 	"coffer/clients"
 	"coffer/prefs"
+	"coffer/upstream"
 )
 
 // completeCommand is the hidden command behind the completion scripts. Its
@@ -166,6 +167,10 @@ func (p *program) suggestArgument(c *cli.Context, l *commandLine) []string {
 		return p.suggestServers(c, l)
 	case "install", "uninstall":
 		return describeClients()
+	case "mcp why":
+		if at == 0 {
+			return p.suggestNames(c, l)
+		}
 	case "mcp call":
 		switch at {
 		case 0:
@@ -198,10 +203,7 @@ func describeClients() []string {
 
 // suggestServers returns the servers of the config that the words before name.
 func (p *program) suggestServers(c *cli.Context, l *commandLine) []string {
-	if path := l.values["config"]; path != "" {
-		c.Set("config", path)
-	}
-	config, err := p.config(c)
+	config, err := p.configBefore(c, l)
 	if err != nil {
 		return nil
 	}
@@ -212,20 +214,37 @@ func (p *program) suggestServers(c *cli.Context, l *commandLine) []string {
 	return all
 }
 
-// suggestKeys returns the keys of a server and type that are known. A database
-// that is not there is not made.
-func (p *program) suggestKeys(c *cli.Context, l *commandLine, server string, t prefs.Type) []string {
-	if path := l.values["db"]; path != "" {
-		c.Set("db", path)
-	}
-	path, err := p.databasePath(c)
+// suggestNames returns the names that clients see.
+func (p *program) suggestNames(c *cli.Context, l *commandLine) []string {
+	config, err := p.configBefore(c, l)
 	if err != nil {
 		return nil
 	}
-	if _, err := os.Stat(path); err != nil {
+	store, err := p.storeBefore(c, l)
+	if err != nil {
 		return nil
 	}
-	store, err := p.store(c)
+	defer store.Close()
+	rows, err := store.Rows(c.Context, prefs.Filter{})
+	if err != nil {
+		return nil
+	}
+	n, err := p.naming(c.Context, config, store)
+	if err != nil {
+		return nil
+	}
+	var all []string
+	for _, r := range rows {
+		if name := n.of(r.Key); name != nil {
+			all = append(all, *name+"\t"+nounOf(r.Type)+" of "+r.Server)
+		}
+	}
+	return all
+}
+
+// suggestKeys returns the keys of a server and type that are known.
+func (p *program) suggestKeys(c *cli.Context, l *commandLine, server string, t prefs.Type) []string {
+	store, err := p.storeBefore(c, l)
 	if err != nil {
 		return nil
 	}
@@ -239,4 +258,28 @@ func (p *program) suggestKeys(c *cli.Context, l *commandLine, server string, t p
 		all = append(all, r.Key.Key+"\t"+onOff(r.Enabled))
 	}
 	return all
+}
+
+// configBefore reads the config that the words before the cursor name.
+func (p *program) configBefore(c *cli.Context, l *commandLine) (*upstream.Config, error) {
+	if path := l.values["config"]; path != "" {
+		c.Set("config", path)
+	}
+	return p.config(c)
+}
+
+// storeBefore opens the preferences that the words before the cursor name. A
+// database that is not there is not made.
+func (p *program) storeBefore(c *cli.Context, l *commandLine) (*prefs.Store, error) {
+	if path := l.values["db"]; path != "" {
+		c.Set("db", path)
+	}
+	path, err := p.databasePath(c)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := os.Stat(path); err != nil {
+		return nil, err
+	}
+	return p.store(c)
 }

@@ -54,6 +54,10 @@ func (p *program) mcpCommands() []*cli.Command {
 		{Name: "test", Usage: "connect to a server and say how that went", ArgsUsage: "NAME", Flags: []cli.Flag{jsonFlag()}, Action: p.mcpTest},
 		{Name: "capabilities", Usage: "show what a server offers, and what of it is switched on", ArgsUsage: "NAME",
 			Flags: []cli.Flag{typeFlag(), jsonFlag()}, Action: p.mcpCapabilities},
+		{Name: "why", Usage: "explain a name that clients see: whose it is, and why it is on or off", ArgsUsage: "NAME",
+			Description: "NAME is a tool's or prompt's name, or a resource's URI, as clients see it; Claude Code's\n" +
+				"mcp__coffer__NAME will do. It starts no server: it tells what is known from before.",
+			Flags: []cli.Flag{jsonFlag()}, Action: p.mcpWhy},
 		{Name: "refresh", Usage: "have every running coffer ask a server anew", ArgsUsage: "NAME... | --all",
 			Flags: []cli.Flag{
 				boolFlag("all", "every server that is not disabled"),

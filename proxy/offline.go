@@ -5,6 +5,15 @@ import "coffer/upstream"
 // Prefix returns the prefix of a server's tools and prompts, "" for none.
 func Prefix(spec *upstream.Spec) string { return prefixOf(spec) }
 
+// PlainName returns the name that a server's tool or prompt has where nothing
+// stands against it: the original behind the prefix.
+func PlainName(spec *upstream.Spec, original string) string {
+	if prefix := prefixOf(spec); prefix != "" {
+		return prefix + separator + original
+	}
+	return original
+}
+
 // Names are the names under which clients see capabilities, worked out without
 // a session: for commands, which show them beside the servers' own.
 type Names struct {
@@ -55,3 +64,7 @@ func (n *Names) Of(spec *upstream.Spec, k upstream.Kind, key string) string {
 	}
 	return qualify(prefixOf(spec), key, n.limit)
 }
+
+// Address returns the coffer:// form of a server's URI or URI template, which
+// can be used in its place whichever server is shown to have it.
+func Address(server, uri string) string { return address(server, uri) }
