@@ -128,6 +128,7 @@ func (p *program) app() *cli.App {
 			{Name: "serve", Usage: "be the MCP server: the proxy on stdin and stdout", Action: p.serve},
 			p.statusCommand(),
 			p.logsCommand(),
+			p.doctorCommand(),
 			p.mcpGroup(),
 			{Name: "import", Usage: "take over the servers that your clients have", Flags: importFlags(), Action: p.importServers},
 			{Name: "install", Usage: "put coffer into clients' own configs", ArgsUsage: "CLIENT...", Flags: installFlags(), Action: p.install},

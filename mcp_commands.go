@@ -197,14 +197,10 @@ func (p *program) mcpTest(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	t := tested{Server: spec.Name, Transport: spec.Transport.String(), Offers: []string{}}
-	r, err := reach(c.Context, config, spec, log)
-	if err == nil {
+	t, r, err := try(c, config, spec, log)
+	if r != nil {
 		defer r.close(c.Context)
-		err = t.ask(c, r)
 	}
-	t.Live = err == nil
-	t.Error, t.Hint = optional(textOf(err)), optional(hintOf(err))
 	switch {
 	case c.Bool("json"):
 		return together(p.printJSON(t), err)
@@ -212,6 +208,19 @@ func (p *program) mcpTest(c *cli.Context) error {
 		p.printTested(t)
 	}
 	return err
+}
+
+// try connects to a server and says how that went. The caller closes the
+// connection, if there is one, also where there is an error.
+func try(c *cli.Context, config *upstream.Config, spec *upstream.Spec, log zerolog.Logger) (tested, *reached, error) {
+	t := tested{Server: spec.Name, Transport: spec.Transport.String(), Offers: []string{}}
+	r, err := reach(c.Context, config, spec, log)
+	if err == nil {
+		err = t.ask(c, r)
+	}
+	t.Live = err == nil
+	t.Error, t.Hint = optional(textOf(err)), optional(hintOf(err))
+	return t, r, err
 }
 
 // offers are the capabilities that `coffer mcp test` names.

@@ -46,6 +46,11 @@ func (p *program) naming(ctx context.Context, config *upstream.Config, store *pr
 	if err != nil {
 		return nil, err
 	}
+	return &naming{config: config, names: proxy.NewNames(config, lastListed(rows))}, nil
+}
+
+// lastListed returns what the rows tell of what a server listed last.
+func lastListed(rows []prefs.Row) func(server string, k upstream.Kind) []string {
 	type list struct {
 		server string
 		kind   prefs.Type
@@ -63,8 +68,7 @@ func (p *program) naming(ctx context.Context, config *upstream.Config, store *pr
 			keys[at] = append(keys[at], r.Key.Key)
 		}
 	}
-	offered := func(server string, k upstream.Kind) []string { return keys[list{server, typeOf[k]}] }
-	return &naming{config: config, names: proxy.NewNames(config, offered)}, nil
+	return func(server string, k upstream.Kind) []string { return keys[list{server, typeOf[k]}] }
 }
 
 // of returns what clients call the capability, nil if the config does not have

@@ -33,6 +33,50 @@ func LookPath(ctx context.Context, command, cwd string, env []string) (path stri
 	return l.find(ctx, command, cwd)
 }
 
+// Found says how a server's program was found.
+type Found string
+
+// How a program is found.
+const (
+	FoundByPath    Found = "path"        // the config says where it is
+	FoundOnPATH    Found = "PATH"        // on the PATH that coffer was started with
+	FoundOnOwnPATH Found = "env PATH"    // on the PATH in the server's env
+	FoundOnLogin   Found = "login shell" // on no other PATH than the login shell's
+)
+
+// Locate finds the program that a server of TransportStdio starts, as connecting
+// does; parent is coffer's own environment.
+func (s *Spec) Locate(ctx context.Context, parent []string) (path string, how Found, err error) {
+	windows := runtime.GOOS == "windows"
+	ownPATH := false
+	for name := range s.Env {
+		ownPATH = ownPATH || name == "PATH" || windows && strings.EqualFold(name, "PATH")
+	}
+	l := lookup{windows: windows, env: s.Environ(parent), login: login.path}
+	return l.locate(ctx, s.Command, s.Cwd, ownPATH)
+}
+
+// locate is Locate; ownPATH says that the PATH of l.env is the server's own.
+func (l lookup) locate(ctx context.Context, command, cwd string, ownPATH bool) (path string, how Found, err error) {
+	path, childEnv, err := l.find(ctx, command, cwd)
+	if err != nil {
+		return "", "", err
+	}
+	before, _ := lookupEnv(l.env, "PATH")
+	after, _ := lookupEnv(childEnv, "PATH")
+	switch {
+	case l.hasFolder(command):
+		how = FoundByPath
+	case after != before:
+		how = FoundOnLogin
+	case ownPATH:
+		how = FoundOnOwnPATH
+	default:
+		how = FoundOnPATH
+	}
+	return path, how, nil
+}
+
 // lookup is one search for a program.
 type lookup struct {
 	windows bool

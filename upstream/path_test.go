@@ -122,6 +122,39 @@ func TestLookupAsksLoginShell(t *testing.T) {
 	}
 }
 
+// TestLocate: it is told on which PATH a program was found.
+func TestLocate(t *testing.T) {
+	dir := t.TempDir()
+	npx := writeFile(t, dir, "nvm/npx", "", 0o700)
+	sh := writeFile(t, dir, "bin/sh", "", 0o700)
+	l := lookup{
+		env:   []string{"PATH=" + filepath.Join(dir, "bin")},
+		login: func(context.Context) (string, error) { return filepath.Join(dir, "nvm"), nil },
+	}
+	for _, test := range []struct {
+		command string
+		ownPATH bool
+		path    string
+		how     Found
+	}{
+		{"sh", false, sh, FoundOnPATH},
+		{"sh", true, sh, FoundOnOwnPATH},
+		{"npx", false, npx, FoundOnLogin},
+		{"npx", true, npx, FoundOnLogin},
+		{npx, true, npx, FoundByPath},
+		{"none", false, "", ""},
+	} {
+		path, how, err := l.locate(t.Context(), test.command, "", test.ownPATH)
+		if path != test.path || how != test.how || (err != nil) != (test.path == "") {
+			t.Errorf("%s: %q, %q, %v; want %q, %q", test.command, path, how, err, test.path, test.how)
+		}
+	}
+	s := Spec{Command: "sh", Env: map[string]string{"PATH": filepath.Join(dir, "bin")}}
+	if path, how, err := s.Locate(t.Context(), nil); path != sh || how != FoundOnOwnPATH || err != nil {
+		t.Errorf("with a PATH in env: %q, %q, %v", path, how, err)
+	}
+}
+
 func TestLoginShellIsAskedOnce(t *testing.T) {
 	asked := 0
 	left, leave := context.WithCancel(t.Context())
