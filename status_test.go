@@ -110,17 +110,39 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// TestStatusFields: the members of the document are a contract.
-func TestStatusFields(t *testing.T) {
-	text := asJSON(t, running{Client: &runningClient{}, Upstreams: []runningUpstream{{}}})
-	var names []string
-	for _, m := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(text, -1) {
-		names = append(names, m[1])
-	}
-	want := "pid version started_at config db client name version protocol_version upstreams server transport state " +
-		"protocol_version connected_at calls restarts last_error last_error_at retry_at error"
-	if got := strings.Join(names, " "); got != want {
-		t.Errorf("got %s, want %s", got, want)
+// TestJSONFields: the members of the documents are a contract, and the help of
+// the command names each.
+func TestJSONFields(t *testing.T) {
+	for _, test := range []struct {
+		command  string
+		document any
+		want     string
+	}{
+		{"status", running{Client: &runningClient{}, Upstreams: []runningUpstream{{}}},
+			"pid version started_at config db client name version protocol_version upstreams server transport state " +
+				"protocol_version connected_at calls restarts last_error last_error_at retry_at error"},
+		{"logs", stderrLine{}, "at server pid line"},
+		{"mcp why", explained{}, "server type key name enabled first_seen_at last_seen_at set_at live by since shortened"},
+		{"doctor", diagnosis{Servers: []examined{{}}, Coffers: []running{}, Findings: []finding{{}}},
+			"ok config path exists valid count database path exists valid count servers server live transport protocol_version " +
+				"server_info offers connect_ms latency_ms error hint enabled command found_on listed tools on off coffers " +
+				"findings level about server message fix"},
+	} {
+		help, err := runDemo(t.Context(), cofferBinary(t), append([]string{"help"}, strings.Fields(test.command)...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, help, _ = strings.Cut(help, "--json: ")
+		var names []string
+		for _, m := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(asJSON(t, test.document), -1) {
+			names = append(names, m[1])
+			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(help) {
+				t.Errorf("the help of coffer %s does not name %s", test.command, m[1])
+			}
+		}
+		if got := strings.Join(names, " "); got != test.want {
+			t.Errorf("coffer %s --json has %s, want %s", test.command, got, test.want)
+		}
 	}
 }
 
