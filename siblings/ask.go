@@ -19,7 +19,7 @@ import (
 const (
 	// patience is how long a sibling may take to answer: it writes a document
 	// that it has at hand. One that was stopped never does.
-	patience = 2 * time.Second
+	patience = 3 * time.Second
 	// longestAnswer bounds a document, in bytes.
 	longestAnswer = 16 << 20
 	// givenUp is the age from which a socket that was never finished counts as

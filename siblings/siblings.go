@@ -22,8 +22,9 @@ const (
 	extension = ".sock"
 	// unfinished is what it ends with until then.
 	unfinished = ".new"
-	// sending bounds the sending of one document: who asks reads at once.
-	sending = time.Second
+	// sending bounds the sending of one document: who asks reads at once, but a
+	// busy machine may let it wait.
+	sending = patience
 	// shortage is the pause after a connection could not be accepted, for want
 	// of file descriptors.
 	shortage = time.Second

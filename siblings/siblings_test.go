@@ -76,7 +76,7 @@ func ls(t *testing.T, folder string) string {
 
 func TestServe(t *testing.T) {
 	folder := filepath.Join(shortDir(t), "run", "coffer")
-	long := strings.Repeat("long ", 1<<18) // more than a socket holds
+	long := strings.Repeat("long ", 1<<16) // more than a socket holds
 	stop := serve(t, "short", folder)
 	serve(t, long, folder)
 	answers, err := Ask(t.Context(), []string{folder})
@@ -98,7 +98,7 @@ func TestServe(t *testing.T) {
 		t.Error(err)
 	}
 	if answers, err := Ask(t.Context(), []string{folder}); err != nil || len(answers) != 1 || string(answers[0].Text) != long {
-		t.Errorf("after the end of one: %v, %v", answers, err)
+		t.Errorf("after the end of one: %d answers, %v", len(answers), err)
 	}
 	if names := ls(t, folder); strings.Count(names, ".") != 1 {
 		t.Errorf("left behind: %s", names)
