@@ -68,7 +68,7 @@ const (
 )
 
 func (p *program) doctorCommand() *cli.Command {
-	return &cli.Command{Name: "doctor", Usage: "find out what is wrong, and how to fix it",
+	return adopting(&cli.Command{Name: "doctor", Usage: "find out what is wrong, and how to fix it",
 		Description: "It starts every enabled server once, and changes nothing. Exit code 1: there is a problem;\n" +
 			"warnings and notes leave it at 0.\n\n" +
 			"--json: ok, config and database (path, exists, valid, count), tools (on, off), coffers (see\n" +
@@ -76,7 +76,7 @@ func (p *program) doctorCommand() *cli.Command {
 			"names, tools, coffers), server, message, fix; servers: those of `coffer mcp test --json` (server,\n" +
 			"live, transport, protocol_version, server_info, offers, connect_ms, latency_ms, error, hint) and\n" +
 			"enabled, command (the program), found_on (path, PATH, env PATH, login shell), listed.",
-		Flags: []cli.Flag{jsonFlag()}, Action: p.doctor}
+		Flags: []cli.Flag{jsonFlag()}, Action: p.doctor})
 }
 
 // doctor is `coffer doctor`.

@@ -27,20 +27,24 @@ func typeFlag() cli.Flag {
 	return &cli.StringSliceFlag{Name: "type", Usage: "only this `TYPE`: tool, resource, resource_template or prompt; may be repeated"}
 }
 
-// mcpGroup is `coffer mcp`. When one of its commands is done, nothing that a
-// server has started is left.
+// mcpGroup is `coffer mcp`.
 func (p *program) mcpGroup() *cli.Command {
-	mcp := group("mcp", "look at the servers of the config and talk to them", p.mcpCommands())
+	return adopting(group("mcp", "look at the servers of the config and talk to them", p.mcpCommands()))
+}
+
+// adopting has nothing left of what a server has started when the command, or
+// one of the group's commands, is done.
+func adopting(command *cli.Command) *cli.Command {
 	end := func() {}
-	mcp.Before = func(*cli.Context) error {
+	command.Before = func(*cli.Context) error {
 		end = upstream.Adopt(zerolog.Nop())
 		return nil
 	}
-	mcp.After = func(*cli.Context) error {
+	command.After = func(*cli.Context) error {
 		end()
 		return nil
 	}
-	return mcp
+	return command
 }
 
 // mcpCommands are the commands of `coffer mcp`.
