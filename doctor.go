@@ -14,13 +14,14 @@ import (
 
 // diagnosis is `coffer doctor --json`.
 type diagnosis struct {
-	OK       bool           `json:"ok"` // there is no problem; there may be warnings
-	Config   diagnosedFile  `json:"config"`
-	Database diagnosedFile  `json:"database"`
-	Servers  []examined     `json:"servers"`
-	Tools    diagnosedTools `json:"tools"`
-	Coffers  []running      `json:"coffers"` // as in `coffer status --json`
-	Findings []finding      `json:"findings"`
+	OK       bool              `json:"ok"` // there is no problem; there may be warnings
+	Config   diagnosedFile     `json:"config"`
+	Database diagnosedFile     `json:"database"`
+	Servers  []examined        `json:"servers"`
+	Tools    diagnosedTools    `json:"tools"`
+	Coffers  []running         `json:"coffers"` // as in `coffer status --json`
+	Clients  []diagnosedClient `json:"clients"`
+	Findings []finding         `json:"findings"`
 }
 
 // diagnosedFile is the config or the preferences.
@@ -70,12 +71,7 @@ const (
 func (p *program) doctorCommand() *cli.Command {
 	return adopting(&cli.Command{Name: "doctor", Usage: "find out what is wrong, and how to fix it",
 		Description: "It starts every enabled server once, and changes nothing. Exit code 1: there is a problem;\n" +
-			"warnings and notes leave it at 0.\n\n" +
-			"--json: ok, config and database (path, exists, valid, count), tools (on, off), coffers (see\n" +
-			"`coffer help status`), findings: level (problem, warning, note), about (config, database, server,\n" +
-			"names, tools, coffers), server, message, fix; servers: those of `coffer mcp test --json` (server,\n" +
-			"live, transport, protocol_version, server_info, offers, connect_ms, latency_ms, error, hint) and\n" +
-			"enabled, command (the program), found_on (path, PATH, env PATH, login shell), listed.",
+			"warnings and notes leave it at 0.",
 		Flags: []cli.Flag{jsonFlag()}, Action: p.doctor})
 }
 
@@ -88,7 +84,7 @@ func (p *program) doctor(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	d := &diagnosis{Servers: []examined{}, Findings: []finding{}}
+	d := &diagnosis{Servers: []examined{}, Clients: []diagnosedClient{}, Findings: []finding{}}
 	config, err := d.checkConfig(p, c)
 	if err != nil {
 		return err // the words on the command line are wrong
@@ -105,6 +101,9 @@ func (p *program) doctor(c *cli.Context) error {
 		return fmt.Errorf("interrupted: %w", c.Context.Err())
 	}
 	d.checkCoffers(p, c)
+	if err := d.checkClients(p, config); err != nil {
+		return err
+	}
 	problems := 0
 	for _, f := range d.Findings {
 		if f.Level == problem {
@@ -141,6 +140,11 @@ func (p *program) printDiagnosis(d *diagnosis) {
 	p.say("Config: %s", state(d.Config, "server"))
 	p.say("Preferences: %s", state(d.Database, "preference"))
 	p.say("Running: %s", count(len(d.Coffers), "coffer"))
+	for _, f := range d.Clients {
+		if f.Entry != nil {
+			p.say("Client: %s starts %s (%s)", f.Client, *f.Command, f.Path)
+		}
+	}
 	if len(d.Servers) > 0 {
 		p.say("Tools for clients: %d, and %d switched off", d.Tools.On, d.Tools.Off)
 		p.say("")

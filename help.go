@@ -9,6 +9,9 @@ import (
 // examples are what the help of a command ends with, by the command's words.
 var examples = map[string][]string{
 	"serve":            {"coffer serve", "coffer serve --config work.json --log-file /tmp/coffer.log --log-level debug"},
+	"status":           {"coffer status", "coffer status --json"},
+	"logs":             {"coffer logs", "coffer logs -f files", "coffer logs -n 50"},
+	"doctor":           {"coffer doctor", "coffer doctor --json"},
 	"mcp list":         {"coffer mcp list", "coffer mcp list --json"},
 	"mcp add":          {"coffer mcp add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes", "coffer mcp add git -e 'GITHUB_TOKEN=${GITHUB_TOKEN}' -- docker run -i --rm -e GITHUB_TOKEN ghcr.io/github/github-mcp-server", "coffer mcp add issues --url https://mcp.example.com/mcp --header 'Authorization: Bearer ${ISSUES_TOKEN}'", "coffer mcp add issues https://mcp.example.com/mcp --dry-run"},
 	"mcp remove":       {"coffer mcp remove files", "coffer mcp remove files --dry-run"},
@@ -16,6 +19,7 @@ var examples = map[string][]string{
 	"mcp disable":      {"coffer mcp disable files"},
 	"mcp test":         {"coffer mcp test files", "coffer mcp test files --json"},
 	"mcp capabilities": {"coffer mcp capabilities files", "coffer mcp capabilities files --type tool --type prompt"},
+	"mcp why":          {"coffer mcp why files__read_file", "coffer mcp why mcp__coffer__files__read_file"},
 	"mcp refresh":      {"coffer mcp refresh files", "coffer mcp refresh --all --reconnect"},
 	"mcp call":         {`coffer mcp call files read_file '{"path": "notes.txt"}'`, "coffer mcp call files read_file - <arguments.json"},
 	"import":           {"coffer import --dry-run", "coffer import --from cursor --from claude-desktop", "coffer import --from ./mcp.json"},

@@ -56,8 +56,7 @@ func (s *stderrFile) add(server, line string) {
 func (p *program) logsCommand() *cli.Command {
 	return &cli.Command{Name: "logs", Usage: "show what servers wrote to stderr", ArgsUsage: "[SERVER]",
 		Description: "It shows what the servers of every `coffer serve` wrote, oldest first, each line with its\n" +
-			"time, its server and the pid of the coffer that started that one. Of 40 MiB the oldest are dropped.\n\n" +
-			"--json: lines: at, server, pid, line.",
+			"time, its server and the pid of the coffer that started that one. Of 40 MiB the oldest are dropped.",
 		Flags: []cli.Flag{
 			&cli.BoolFlag{Name: "follow", Aliases: []string{"f"}, Usage: "go on with what is written from now on", DisableDefaultText: true},
 			&cli.IntFlag{Name: "tail", Aliases: []string{"n"}, Usage: "only the last `N` lines", DefaultText: "all"},

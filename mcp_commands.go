@@ -60,9 +60,7 @@ func (p *program) mcpCommands() []*cli.Command {
 			Flags: []cli.Flag{typeFlag(), jsonFlag()}, Action: p.mcpCapabilities},
 		{Name: "why", Usage: "explain a name that clients see: whose it is, and why it is on or off", ArgsUsage: "NAME",
 			Description: "NAME is a tool's or prompt's name, or a resource's URI, as clients see it; Claude Code's\n" +
-				"mcp__coffer__NAME will do. It starts no server: it tells what is known from before.\n\n" +
-				"--json: name, capabilities: server, type, key (the server's own name or URI), name, enabled, by\n" +
-				"(person, policy or config), since, shortened, first_seen_at, last_seen_at, set_at, live (false).",
+				"mcp__coffer__NAME will do. It starts no server: it tells what is known from before.",
 			Flags: []cli.Flag{jsonFlag()}, Action: p.mcpWhy},
 		{Name: "refresh", Usage: "have every running coffer ask a server anew", ArgsUsage: "NAME... | --all",
 			Flags: []cli.Flag{

@@ -105,11 +105,7 @@ func (p *program) askRunning(c *cli.Context) []running {
 func (p *program) statusCommand() *cli.Command {
 	return &cli.Command{Name: "status", Usage: "show the coffers that run now, and how their servers are",
 		Description: "It asks each over its own socket. A server is connected, connecting, idle (nothing needed it\n" +
-			"yet), down (a use tries again, after a pause), broken (its entry in the config) or disabled.\n\n" +
-			"--json: coffers: pid, version, started_at, config, db, client (name, version, protocol_version; null\n" +
-			"before it spoke), error (why it tells no more), upstreams: server, transport, state,\n" +
-			"protocol_version, connected_at, calls (requests of the client for it), restarts, last_error,\n" +
-			"last_error_at, retry_at.",
+			"yet), down (a use tries again, after a pause), broken (its entry in the config) or disabled.",
 		Flags: []cli.Flag{jsonFlag()}, Action: p.status}
 }
 

@@ -110,9 +110,17 @@ func asJSON(t *testing.T, v any) string {
 	return string(text)
 }
 
-// TestJSONFields: the members of the documents are a contract, and the help of
-// the command names each.
+// TestJSONFields: the members of the documents are a contract, and the README
+// names each.
 func TestJSONFields(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, item, _ := strings.Cut(string(readme), "An *item* is ")
+	item, _, _ = strings.Cut(item, "\n")
+	_, tested, _ := strings.Cut(string(readme), "\n| `mcp test` |")
+	tested, _, _ = strings.Cut(tested, "\n")
 	for _, test := range []struct {
 		command  string
 		document any
@@ -123,21 +131,21 @@ func TestJSONFields(t *testing.T) {
 				"protocol_version connected_at calls restarts last_error last_error_at retry_at error"},
 		{"logs", stderrLine{}, "at server pid line"},
 		{"mcp why", explained{}, "server type key name enabled first_seen_at last_seen_at set_at live by since shortened"},
-		{"doctor", diagnosis{Servers: []examined{{}}, Coffers: []running{}, Findings: []finding{{}}},
+		{"doctor", diagnosis{Servers: []examined{{}}, Coffers: []running{}, Clients: []diagnosedClient{{}}, Findings: []finding{{}}},
 			"ok config path exists valid count database path exists valid count servers server live transport protocol_version " +
 				"server_info offers connect_ms latency_ms error hint enabled command found_on listed tools on off coffers " +
-				"findings level about server message fix"},
+				"clients client scope path entry command works error findings level about server message fix"},
 	} {
-		help, err := runDemo(t.Context(), cofferBinary(t), append([]string{"help"}, strings.Fields(test.command)...))
-		if err != nil {
-			t.Fatal(err)
+		_, row, _ := strings.Cut(string(readme), "\n| `"+test.command+"` |")
+		row, _, _ = strings.Cut(row, "\n")
+		if row += item; test.command == "doctor" {
+			row += tested
 		}
-		_, help, _ = strings.Cut(help, "--json: ")
 		var names []string
 		for _, m := range regexp.MustCompile(`"([a-z_]+)":`).FindAllStringSubmatch(asJSON(t, test.document), -1) {
 			names = append(names, m[1])
-			if !regexp.MustCompile(`\b` + m[1] + `\b`).MatchString(help) {
-				t.Errorf("the help of coffer %s does not name %s", test.command, m[1])
+			if !strings.Contains(row, "`"+m[1]+"`") {
+				t.Errorf("the README does not name %s for coffer %s", m[1], test.command)
 			}
 		}
 		if got := strings.Join(names, " "); got != test.want {
