@@ -103,8 +103,9 @@ func (c *Conn) explain(err error) error {
 	if errors.Is(err, errClosing) {
 		return err
 	}
-	if lost := c.Err(); lost != nil {
-		err = lost // "exit status 1" says more than "connection lost"
+	_, answered := errors.AsType[*jsonrpc.Error](err)
+	if lost := c.Err(); lost != nil && !answered {
+		err = lost // "exit status 1" says more than "connection lost", and less than what the server said
 	}
 	lines := c.link.stderr()
 	if len(lines) == 0 {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"coffer/jsonrpc"
 )
@@ -78,6 +79,58 @@ func TestHTTPRefusals(t *testing.T) {
 			f.when("tools/call", nil)
 			works(t, s)
 			f.count(t, "initialize", 1)
+		})
+	}
+}
+
+// A server that cannot even be greeted is named, with the cause, in bounded
+// time, and is met again when it is well.
+func TestHTTPHandshakeRefusals(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		answer func(w writer, r *request)
+		words  string
+	}{
+		{"401", func(w writer, _ *request) { w.WriteHeader(401) }, "HTTP 401"},
+		{"403", func(w writer, _ *request) { w.WriteHeader(403) }, "HTTP 403"},
+		{"429", func(w writer, _ *request) { w.Header().Set("Retry-After", "9"); w.WriteHeader(429) }, "Retry-After: 9"},
+		{"500", func(w writer, _ *request) { w.WriteHeader(500) }, "HTTP 500"},
+		{"502", func(w writer, _ *request) { http.Error(w, "<h1>no</h1>", 502) }, "HTTP 502"},
+		{"503 with JSON", func(w writer, _ *request) { http.Error(w, `{"message":"tea"}`, 503) }, "tea"},
+		{"a page", func(w writer, _ *request) {
+			w.Header().Set("Content-Type", "text/html")
+			io.WriteString(w, "<p>hi</p>")
+		}, "text/html"},
+		{"no body", func(w writer, _ *request) { w.Header().Set("Content-Type", "application/json") }, "no answer"},
+		{"headers and no more", func(w writer, r *request) {
+			w.Header().Set("Content-Type", "application/json")
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, "no connection within"},
+		{"a silent stream", func(w writer, r *request) { stream(w); <-r.Context().Done() }, "no connection within"},
+		{"hung up", func(writer, *request) { panic(http.ErrAbortHandler) }, "without an answer"},
+		{"half an answer", func(w writer, _ *request) {
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, `{"jsonrpc"`)
+		}, "broke off"},
+		{"another protocol", func(w writer, _ *request) { io.WriteString(w, `{"ok":true}`) }, "not a JSON-RPC"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFake(t)
+			f.when("initialize", func(w writer, r *request, _ *message) { c.answer(w, r) })
+			limit := patience
+			if c.words == "no connection within" {
+				limit = 100 * time.Millisecond
+			}
+			s := reach(t, Spec{Transport: TransportStreamable, URL: f.URL, ConnectTimeout: limit}, newProxy())
+			says(t, fails(t, s), `upstream "u"`, c.words)
+			f.count(t, "initialize", 1)
+			f.count(t, "tools/call", 0)
+			f.when("initialize", nil)
+			s.mu.Lock()
+			s.spec.ConnectTimeout = patience // to be well may take longer
+			s.mu.Unlock()
+			works(t, s)
 		})
 	}
 }
