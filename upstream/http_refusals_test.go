@@ -95,8 +95,8 @@ func TestHTTPHandshakeRefusals(t *testing.T) {
 		{"403", func(w writer, _ *request) { w.WriteHeader(403) }, "HTTP 403"},
 		{"429", func(w writer, _ *request) { w.Header().Set("Retry-After", "9"); w.WriteHeader(429) }, "Retry-After: 9"},
 		{"500", func(w writer, _ *request) { w.WriteHeader(500) }, "HTTP 500"},
-		{"502", func(w writer, _ *request) { http.Error(w, "<h1>no</h1>", 502) }, "HTTP 502"},
-		{"503 with JSON", func(w writer, _ *request) { http.Error(w, `{"message":"tea"}`, 503) }, "tea"},
+		{"502", func(w writer, _ *request) { http.Error(w, "<h1>no</h1>", http.StatusBadGateway) }, "HTTP 502"},
+		{"503 with JSON", func(w writer, _ *request) { http.Error(w, `{"message":"tea"}`, http.StatusServiceUnavailable) }, "tea"},
 		{"a page", func(w writer, _ *request) {
 			w.Header().Set("Content-Type", "text/html")
 			io.WriteString(w, "<p>hi</p>")
