@@ -245,6 +245,21 @@ func (w *liveWorld) checkSound(t *testing.T) {
 	}
 }
 
+// awaitRows waits until the preferences have n rows.
+func (w *liveWorld) awaitRows(t *testing.T, n int) {
+	t.Helper()
+	store := w.open(t)
+	for end := time.Now().Add(liveLimit); ; time.Sleep(5 * time.Millisecond) {
+		rows, err := store.Rows(t.Context(), prefs.Filter{})
+		if err == nil && len(rows) == n {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d rows, %v, want %d", len(rows), err, n)
+		}
+	}
+}
+
 // TestLivePrefsFirstStart: twenty clients start their coffers at once, and there
 // is no database yet. Package prefs does the same with opens alone, and oftener.
 func TestLivePrefsFirstStart(t *testing.T) {
@@ -252,30 +267,38 @@ func TestLivePrefsFirstStart(t *testing.T) {
 	for range rounds {
 		w := newLiveWorld(t, everyKind())
 		server := serveOver(t, everyKind(), &w.lists)
-		var starts sync.WaitGroup
-		for i := range processes {
+		var greetings, leaves sync.WaitGroup
+		all := make([]*liveCoffer, processes)
+		for i := range all {
 			config := filepath.Join(w.folder, fmt.Sprintf("config%d.json", i))
 			writeLiveConfig(t, config, server, fmt.Sprintf("s%d", i))
 			c := w.launch(t, config)
-			starts.Go(func() {
+			all[i] = c
+			greetings.Go(func() {
 				if err := c.greet(); err != nil {
 					t.Errorf("coffer %d: %v", i, err)
 				}
+			})
+		}
+		greetings.Wait()
+		const each = 6 // what everyKind has
+		w.awaitRows(t, processes*each)
+		for i, c := range all {
+			leaves.Go(func() {
 				if err := c.leave(); err != nil {
 					t.Errorf("coffer %d ended with %v", i, err)
 				}
-				if log := c.logged(t); strings.Contains(log, "WRN") || strings.Contains(log, "ERR") {
-					t.Errorf("coffer %d logged:\n%s", i, log)
+				for _, line := range c.warnings(t) {
+					// Twenty starts on a machine that is busy besides may keep the
+					// file for longer than a start waits; it is tried again.
+					if !strings.Contains(line, prefs.ErrBusy.Error()) {
+						t.Errorf("coffer %d logged: %s", i, line)
+					}
 				}
 			})
 		}
-		starts.Wait()
+		leaves.Wait()
 		w.checkSound(t)
-		rows, err := w.open(t).Rows(t.Context(), prefs.Filter{})
-		const each = 6 // what everyKind has
-		if err != nil || len(rows) != processes*each {
-			t.Errorf("%d rows, %v, want %d", len(rows), err, processes*each)
-		}
 		if t.Failed() {
 			return
 		}
