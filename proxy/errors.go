@@ -23,7 +23,6 @@ const (
 	codeURLNeeded = -32042
 
 	// Those of 2026-07-28 (schema).
-	codeHeaderMismatch     = -32020
 	codeMissingCapability  = -32021
 	codeUnsupportedVersion = -32022
 )
@@ -75,13 +74,10 @@ func toWire(err error, modern bool) []byte {
 }
 
 // relayedError returns an upstream's error as a client of either era knows it.
-// All codes pass but those that only the hop between us may have, and the one
-// that 2026-07-28 replaced (server/resources, "Error Handling").
+// All codes pass but the one that 2026-07-28 replaced (server/resources, "Error
+// Handling"). Those that belong to the hop between us do not come so far.
 func relayedError(e *jsonrpc.Error, modern bool) []byte {
-	switch {
-	case e.Code == codeUnsupportedVersion || e.Code == codeHeaderMismatch:
-		return jsonrpc.ErrorObject(jsonrpc.CodeInternal, "internal error", nil)
-	case e.Code == codeNoResource && modern:
+	if e.Code == codeNoResource && modern {
 		return jsonrpc.Set(e.Raw, "code", []byte("-32602"))
 	}
 	return e.Raw

@@ -95,7 +95,10 @@ func (c *Conn) start(r *Request) {
 
 // answered takes the answer to r.
 func (c *Conn) answered(r *Request, a jsonrpc.Answer) {
-	if errors.Is(a.Err, errRefused) || errors.Is(a.Err, jsonrpc.ErrNotSent) {
+	if a.Error != nil {
+		a = c.hopLocal(a)
+	}
+	if errors.Is(a.Err, errRefused) || errors.Is(a.Err, errReplaced) || errors.Is(a.Err, jsonrpc.ErrNotSent) {
 		c.server.Evict(c)
 		r.mu.Lock()
 		again := !r.resent

@@ -322,6 +322,30 @@ func isModernRefusal(text []byte) bool {
 	return bytes.Contains(m.Error, []byte(ModernVersion))
 }
 
+// hopLocal returns the answer that a forwarded request gets. What a server of
+// 2026-07-28 says of the version and the headers that coffer chose is nothing
+// that the client could act on: it is a failure of this server, and the request
+// has not run. Over HTTP another server may have come to the same place, so the
+// version is settled anew, once.
+func (c *Conn) hopLocal(a jsonrpc.Answer) jsonrpc.Answer {
+	e, failure := jsonrpc.AsError(a.Error), &Error{Upstream: c.Name(), Kind: ErrUnavailable}
+	switch e.Code {
+	default:
+		return a
+	case codeHeaderMismatch:
+		failure.Err = fmt.Errorf("it refuses the headers of the request: %w", e)
+		if !c.piped() {
+			failure.Hint = "something between coffer and this server may have changed the HTTP headers"
+		}
+	case codeUnsupportedVersion:
+		failure.Err = fmt.Errorf("it refuses the protocol version %s that it had agreed to: %w", c.Version(), e)
+		if !c.piped() {
+			failure.Err = fmt.Errorf("%w; %w", failure.Err, errReplaced)
+		}
+	}
+	return jsonrpc.Answer{Err: failure}
+}
+
 // outgoing returns params as a request on c carries them.
 func (c *Conn) outgoing(params []byte) []byte {
 	if c.Modern() {

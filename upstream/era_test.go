@@ -114,35 +114,6 @@ func TestModernHeaders(t *testing.T) {
 	f.count(t, "initialize", 0)
 }
 
-// TestModernHeaderMismatch: the list is read once more, and the call is sent
-// once more, not oftener.
-func TestModernHeaderMismatch(t *testing.T) {
-	f := newModern(t, `[{"name":"run"}]`)
-	f.when("tools/call", func(w http.ResponseWriter, r *http.Request, m *jsonrpc.Message) {
-		if r.Header.Get("Mcp-Param-Region") != "eu" {
-			refuse(w, m, http.StatusBadRequest, `{"code":-32020,"message":"header"}`)
-			return
-		}
-		reply(w, m, `{"content":[]}`)
-	})
-	p := newProxy()
-	s := asModern(reach(t, Spec{Transport: TransportHTTP, URL: f.URL}, p))
-	_, answers := call(s, "tools/call", `{"name":"run","arguments":{"region":"eu"}}`)
-	soon(t, p.missed, "Missed: the list that others keep is as old")
-	if a := soon(t, answers, "answer"); jsonrpc.AsError(a.Error).Code != codeHeaderMismatch {
-		t.Errorf("got %+v", a)
-	}
-	f.count(t, "tools/list", 2)
-	f.count(t, "tools/call", 2)
-	f.has(`[` + regionTool + `]`)
-	_, answers = call(s, "tools/call", `{"name":"run","arguments":{"region":"eu"}}`)
-	if a := soon(t, answers, "answer"); string(a.Result) != `{"content":[]}` {
-		t.Errorf("got %+v", a)
-	}
-	f.count(t, "tools/list", 3)
-	f.count(t, "tools/call", 4)
-}
-
 // TestModernListCannotBeHad: bug: a call ended with the error of the list that
 // its headers need, as if it had run.
 func TestModernListCannotBeHad(t *testing.T) {

@@ -32,6 +32,9 @@ var (
 	// because the server has forgotten the session (MCP 2025-11-25, transports,
 	// session management: 404). It may be sent again.
 	errRefused = errors.New("session is gone")
+	// errReplaced says the same of one whose protocol version the server does
+	// not speak any more (2026-07-28, basic/versioning).
+	errReplaced = errors.New("another server may have taken its place")
 )
 
 // Error is a failure of one upstream.
