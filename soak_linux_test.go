@@ -26,14 +26,9 @@ import (
 //	go test -run 'TestSoak$' -soak 1h -timeout 0 -v .
 var soakFor = flag.Duration("soak", 5*time.Second, "how long TestSoak lasts")
 
-const (
-	// soakPause is what a slow tool takes.
-	soakPause = 150 * time.Millisecond
-	// soakPatience is when a ping, or the end of a coffer's processes, is late.
-	// Both take milliseconds; the rest is for a machine that does many things
-	// at once.
-	soakPatience = 15 * time.Second
-)
+// soakPatience is when a ping, or the end of a coffer's processes, is late. Both
+// take milliseconds; the rest is for a machine that does many things at once.
+const soakPatience = 15 * time.Second
 
 // soakServers are the servers of the config. The last two are in this process
 // and reached over HTTP; the others are started by each coffer.

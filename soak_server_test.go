@@ -8,10 +8,14 @@ import (
 	"os/exec"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"coffer/jsonrpc"
 	"coffer/upstream/upstreamtest"
 )
+
+// soakPause is what a slow tool takes.
+const soakPause = 150 * time.Millisecond
 
 // soakServerMain is the command soakserver NAME FILE: a server that appends the
 // number of each call that it runs to FILE, that has a child, and that ends in
