@@ -250,7 +250,7 @@ func TestMCPGoLogging(t *testing.T) {
 	s.await("pipe", message+" x", 1)
 	s.call("pipe__log", pairs("level", "critical", "text", "y"))
 	s.await("pipe", message+" y", 1)
-	s.notice(message, pairs("level", "critical", "logger", "pipe: ", "data", "y"))
+	s.notice(message, pairs("level", "critical", "logger", "pipe", "data", "y"))
 	s.noNotice(message)
 }
 

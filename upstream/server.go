@@ -215,12 +215,16 @@ func (s *Server) proven(c *Conn) {
 
 // Evict has no new request use c. Requests that are open on it finish there;
 // after the last it is closed. Evicting a Conn that is not in use any more does
-// nothing, so three who find the same fault cause one fresh connection.
+// nothing, so three who find the same fault cause one fresh connection. One that
+// turns out to be lost has failed, whoever is first to find that.
 func (s *Server) Evict(c *Conn) {
 	s.mu.Lock()
 	current := s.conn == c
 	if current {
 		s.conn = nil
+		if err := c.Err(); err != nil {
+			s.failed(err)
+		}
 	}
 	s.mu.Unlock()
 	if current {
