@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"coffer/tick"
 	"coffer/upstream"
 )
 
@@ -36,15 +37,10 @@ func followConfig(path string, log zerolog.Logger) *configFollower {
 // cannot be used is said once, and what was read before stays; so it does if the
 // file goes, as it may for a moment while an editor saves it.
 func (f *configFollower) run(ctx context.Context, changed func(*upstream.Config)) {
-	tick := time.NewTicker(configEvery)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-			f.look(changed)
-		case <-ctx.Done():
-			return
-		}
+	ticker := tick.New(ctx, configEvery)
+	defer ticker.Stop()
+	for ticker.Wait() {
+		f.look(changed)
 	}
 }
 

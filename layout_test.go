@@ -17,14 +17,15 @@ import (
 // from main down. mcp-go is on no list: it is the other side in tests and must
 // not be linked into coffer.
 var mayImport = map[string][]string{
-	".": {"coffer/proxy", "coffer/upstream", "coffer/clients", "coffer/prefs", "coffer/siblings", "coffer/logfile", "github.com/urfave/cli/v2", "github.com/rs/zerolog",
+	".": {"coffer/proxy", "coffer/upstream", "coffer/clients", "coffer/prefs", "coffer/siblings", "coffer/logfile", "coffer/tick", "github.com/urfave/cli/v2", "github.com/rs/zerolog",
 		"github.com/rogpeppe/go-internal/diff", "golang.org/x/sys/unix", "golang.org/x/term",
 		"coffer/jsonrpc"}, // the demo's client and servers, and what a call's result says
 	"proxy":                 {"coffer/upstream", "coffer/cache", "coffer/prefs", "coffer/jsonrpc", "github.com/rs/zerolog", "github.com/yosida95/uritemplate/v3"},
 	"upstream":              {"coffer/jsonrpc", "github.com/rs/zerolog", "github.com/tailscale/hujson", "github.com/gofrs/flock", "golang.org/x/sys/unix", "golang.org/x/sys/windows"},
 	"clients":               {"coffer/upstream", "github.com/pelletier/go-toml/v2", "github.com/pelletier/go-toml/v2/unstable"},
 	"upstream/upstreamtest": {"coffer/jsonrpc", "github.com/santhosh-tekuri/jsonschema/v6"},
-	"prefs":                 {"github.com/mattn/go-sqlite3", "github.com/fsnotify/fsnotify", "github.com/gofrs/flock", "golang.org/x/sys/unix"},
+	"prefs":                 {"coffer/tick", "github.com/mattn/go-sqlite3", "github.com/fsnotify/fsnotify", "github.com/gofrs/flock"},
+	"tick":                  {"golang.org/x/sys/unix"},
 	"siblings":              {"golang.org/x/sys/windows"},
 	"logfile":               {"github.com/gofrs/flock"},
 	"cache":                 {},

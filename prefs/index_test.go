@@ -1,10 +1,8 @@
 package prefs
 
 import (
-	"context"
 	"runtime"
 	"testing"
-	"time"
 )
 
 // TestIndexTellsOfEachCommit: what spares a request the question to SQLite must
@@ -52,31 +50,5 @@ func TestIndexIsNotTrustedWhileItIsWritten(t *testing.T) {
 	f.seenIndex[0] = 1
 	if f.untouched() {
 		t.Error("half a header is taken for untouched")
-	}
-}
-
-func TestTicker(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	tick := newTicker(time.Millisecond)
-	begun := time.Now()
-	for range 10 {
-		if !tick.wait(ctx) {
-			t.Fatal("no tick")
-		}
-	}
-	if took := time.Since(begun); took < 5*time.Millisecond { // the first may be missed, and late ones catch up
-		t.Errorf("ten ticks of a millisecond took %v", took)
-	}
-	tick.stop()
-
-	slow := newTicker(time.Hour)
-	defer slow.stop()
-	stop := context.AfterFunc(ctx, slow.interrupt)
-	defer stop()
-	ended := make(chan bool)
-	go func() { ended <- slow.wait(ctx) }()
-	cancel()
-	if <-ended {
-		t.Error("a tick came after an hour that was none")
 	}
 }

@@ -11,15 +11,18 @@ import (
 	"time"
 
 	"github.com/fsnotify/fsnotify"
+
+	"coffer/tick"
 )
 
 const (
 	// pollEvery bounds how late a commit is noticed of which no event tells.
 	pollEvery = 100 * time.Millisecond
 	// tendEvery is the number of polls between looks at where the files are, the side
-	// files above all: nobody moves them who does not mean to, and an event tells of
-	// it where there are any.
-	tendEvery = 10
+	// files above all: nobody moves them who does not mean to. Where there are events
+	// one tells of it, and listeningTendEvery is enough.
+	tendEvery          = 10
+	listeningTendEvery = 50
 	// secondLook is when the watch looks again after an event: about half of
 	// them come before the commit that they tell of can be seen.
 	secondLook = time.Millisecond
@@ -83,13 +86,19 @@ func (s *Store) Watch(ctx context.Context, changed func(old, new *Snapshot), fai
 // and do so here, without a system call: whatever wakes another thread costs more
 // than the poll does.
 func (w *watch) poll(ctx context.Context, due chan<- bool) {
-	tick := newTicker(pollEvery)
-	defer tick.stop()
-	defer context.AfterFunc(ctx, tick.interrupt)()
-	for polls := 1; tick.wait(ctx); polls++ {
-		tend := polls%tendEvery == 0
-		listening := w.relisten()
-		if w.store.idle(ctx, w.reported.Load(), tend || !listening) {
+	ticker := tick.New(ctx, pollEvery)
+	defer ticker.Stop()
+	every := tendEvery
+	idle := true
+	for polls := 1; ticker.Wait(); polls++ {
+		tend := polls%every == 0
+		if tend || !idle {
+			every = tendEvery
+			if w.relisten() {
+				every = listeningTendEvery
+			}
+		}
+		if idle = w.store.idle(ctx, w.reported.Load(), tend); idle {
 			continue
 		}
 		select {
@@ -150,7 +159,8 @@ func (w *watch) relisten() bool {
 func (w *watch) concerns(event fsnotify.Event) bool {
 	name := filepath.Base(event.Name)
 	base := filepath.Base(w.store.path)
-	return name == base || name == base+"-wal" || name == base+"-shm"
+	return name == base || name == base+"-wal" || name == base+"-shm" ||
+		event.Name == filepath.Dir(w.store.path) // it was renamed, or deleted
 }
 
 // look reports what is new since the last look, and with tend sees to the side
