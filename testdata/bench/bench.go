@@ -169,6 +169,24 @@ func (b *bench) prepare(subjects ...subject) error {
 	return nil
 }
 
+// prepareFan has as many relays started as coffer has servers. What calls that go
+// round several processes take more than calls of one is no doing of coffer's.
+func (b *bench) prepareFan() error {
+	f := &fan{}
+	b.keep(fiveRelays, f)
+	for range toy.Servers {
+		session, err := startSession(b.command(relay))
+		if err != nil {
+			return err
+		}
+		f.clients = append(f.clients, session)
+		if err := errors.Join(hello(session), ready(session)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 func (b *bench) keep(s subject, c client) *process {
 	if b.open == nil {
 		b.open = map[subject]*process{}

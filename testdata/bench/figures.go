@@ -12,6 +12,7 @@ type subject string
 
 const (
 	relay      subject = "relay"       // the floor: bytes through a process between two pipes
+	fiveRelays subject = "five relays" // such a relay and such a server for each of five
 	direct     subject = "direct"      // the server without anything between
 	coffer     subject = "coffer"      // coffer in front of five servers
 	impatient  subject = "no wait"     // coffer with instructions_wait 0

@@ -76,15 +76,24 @@ func (b *bench) measureCalls() error {
 		name  string
 		limit float64
 		of    func(i int) string
-	}{{"one upstream", 1.5, ofOne}, {"five in turn", 1.7, inTurn}} {
-		p50 := b.figure("tools/call, "+run.name+", p50", "µs", coffer, relay, limit{AtMost: run.limit})
+		fan   bool // compare with five relays, too
+	}{{"one upstream", 1.5, ofOne, false}, {"five in turn", 1.7, inTurn, true}} {
+		p50s := []*figure{b.figure("tools/call, "+run.name+", p50", "µs", coffer, relay, limit{AtMost: run.limit})}
 		p99 := b.figure("tools/call, "+run.name+", p99", "µs", coffer, relay, limit{AtMost: 1.8})
 		if err := b.prepare(relay, direct, coffer); err != nil {
 			return err
 		}
+		if run.fan {
+			if err := b.prepareFan(); err != nil {
+				return err
+			}
+			p50s = append(p50s, b.figure(p50s[0].Name+", to five relays", "µs", coffer, fiveRelays, limit{}))
+		}
 		err := b.rounds(b.effort.rounds, func(s subject, p *process) error {
 			took, err := timed(b.effort.calls, func(i int) error { return p.call(p.client, run.of(i), 0, 0) })
-			p50.add(s, quantile(took, 0.5))
+			for _, p50 := range p50s {
+				p50.add(s, quantile(took, 0.5))
+			}
 			p99.add(s, quantile(took, 0.99))
 			return err
 		})

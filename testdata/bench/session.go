@@ -109,6 +109,35 @@ func (s *session) close() error {
 	return nil
 }
 
+// fan is several clients of which each request, but for a notification, goes to
+// the next one.
+type fan struct {
+	clients []client
+	last    int
+}
+
+func (f *fan) ask(request []byte) ([]byte, error) {
+	f.last++
+	return f.clients[f.last%len(f.clients)].ask(request)
+}
+
+func (f *fan) tell(notice []byte) error {
+	for _, c := range f.clients {
+		if err := c.tell(notice); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *fan) close() error {
+	var errs []error
+	for _, c := range f.clients {
+		errs = append(errs, c.close())
+	}
+	return errors.Join(errs...)
+}
+
 const (
 	helloLine = `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}` + "\n"
 	readyLine = `{"jsonrpc":"2.0","method":"notifications/initialized"}` + "\n"
