@@ -22,7 +22,7 @@ type exchange struct {
 	parked *parkedCall // questions of a legacy upstream to a modern client; its fields are guarded by mu
 
 	mu   sync.Mutex
-	r    *request          // guarded by mu: the client's open request; nil while it is parked
+	r    *request          // guarded by mu: the client's open request; nil while it is parked, and once a parked one is being answered
 	last *request          // guarded by mu: the newest, open or not
 	u    *upstream.Request // guarded by mu: what was sent last
 	logs string            // guarded by mu: the level of the logs that r gets, or ""
@@ -134,6 +134,9 @@ func (x *exchange) done(a jsonrpc.Answer) {
 		x.parked.answer = &a // for the retry
 		x.mu.Unlock()
 		return
+	}
+	if x.parked != nil {
+		x.r = nil // it is answered now: no question may be its answer any more
 	}
 	x.mu.Unlock()
 	c := u.Conn()

@@ -192,8 +192,16 @@ func (p *parking) put(x *exchange) {
 	p.mu.Lock()
 	x.mu.Lock()
 	r := x.r
-	x.parked.due = nil
-	if r == nil || len(x.parked.questions) == 0 {
+	if r == nil { // parked already, or answered
+		x.mu.Unlock()
+		p.mu.Unlock()
+		return
+	}
+	if x.parked.due != nil {
+		x.parked.due.Stop()
+		x.parked.due = nil
+	}
+	if len(x.parked.questions) == 0 {
 		x.mu.Unlock()
 		p.mu.Unlock()
 		return
