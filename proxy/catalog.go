@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"slices"
 	"sync"
 
 	"coffer/prefs"
@@ -62,11 +63,14 @@ func newCatalog(r *roster, limit int) *catalog {
 	return c
 }
 
-// follow goes over to another roster. A server that takes another's place keeps
-// the names of that one until its own list is known.
-func (c *catalog) follow(r *roster) {
+// follow goes over to another roster, which publish makes known to the session at
+// the same moment: none of them knows a server that the other does not. A server
+// that takes another's place keeps the names of that one until its own list is
+// known.
+func (c *catalog) follow(r *roster, publish func()) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	publish()
 	before := c.roster
 	c.roster = r
 	for _, k := range upstream.Kinds() {
@@ -168,7 +172,7 @@ func (c *catalog) unknown(k upstream.Kind) []int {
 func (c *catalog) render(k upstream.Kind, listings []*upstream.Listing, snap *prefs.Snapshot, modern bool) []byte {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if v := c.views[viewKey{k, modern}]; v != nil && v.snap == snap && same(v.listings, listings) {
+	if v := c.views[viewKey{k, modern}]; v != nil && v.snap == snap && slices.Equal(v.listings, listings) {
 		return v.result
 	}
 	name := func(server int, item upstream.Item) string {
@@ -184,15 +188,6 @@ func (c *catalog) render(k upstream.Kind, listings []*upstream.Listing, snap *pr
 	result = append(result, '}')
 	c.views[viewKey{k, modern}] = &view{append([]*upstream.Listing(nil), listings...), snap, result}
 	return result
-}
-
-func same(a, b []*upstream.Listing) bool {
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // route returns what a merged name of a tool or prompt stands for. listed is
@@ -232,15 +227,29 @@ func (c *catalog) find(uri string) (o owner, ok bool) {
 			return o, false
 		}
 	}
+	c.describe(&o)
+	return o, true
+}
+
+// at is find for a URI of a server that is known.
+func (c *catalog) at(server int, uri string) owner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := owner{server: server, uri: uri}
+	c.describe(&o)
+	return o
+}
+
+// describe tells what o's server lists of its URI. c.mu is held.
+func (c *catalog) describe(o *owner) {
 	if o.listed = c.owners.lists[upstream.Resources][o.server][o.uri]; o.listed {
-		return o, true
+		return
 	}
 	if c.owners.lists[upstream.Templates][o.server][o.uri] {
 		o.template = o.uri
 	} else if p, found := c.owners.matching(o.uri, o.server); found {
 		o.template = p.template
 	}
-	return o, true
 }
 
 // search finds the server of a URI that does not name one. c.mu is held.

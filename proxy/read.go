@@ -13,10 +13,10 @@ import (
 func (s *Session) read(r *request) {
 	if r.modern {
 		uri, _ := jsonrpc.TextAt(r.Params, "uri")
-		if s.parked.resume(r, uri, func(*exchange) error {
-			o, _ := s.catalog.find(uri)
+		if s.parked.resume(r, uri, func(x *exchange) error {
+			own, _ := jsonrpc.TextAt(x.params, "uri")
 			snap, _ := s.prefs.now()
-			return s.gateURI(o, snap)
+			return s.gateURI(s.catalog.at(x.server, own), snap)
 		}) {
 			return
 		}

@@ -14,8 +14,7 @@ func (s *Session) enlist() {
 	for _, spec := range first.specs {
 		first.servers = append(first.servers, s.set.Add(spec))
 	}
-	s.catalog.follow(&first)
-	s.servers.Store(&first)
+	s.catalog.follow(&first, func() { s.servers.Store(&first) })
 }
 
 // reconfigure has the session follow an edit of the config file: servers that are
@@ -32,13 +31,15 @@ func (s *Session) reconfigure(config *upstream.Config) {
 		next.servers = append(next.servers, s.set.Add(next.specs[i]))
 		s.notices.expect(i, now.index(next.specs[i].Name))
 	}
-	s.catalog.follow(next)
-	s.servers.Store(next)
+	s.catalog.follow(next, func() { s.servers.Store(next) })
 	for _, i := range come {
 		s.log.Info().Str("upstream", next.specs[i].Name).Msg("the config has this server anew")
 	}
 	for _, i := range gone {
 		s.notices.forget(i)
+		for _, k := range upstream.Kinds() {
+			s.lists.Evict(slot{i, k}) // nobody asks for it any more
+		}
 		s.set.Remove(next.servers[i])
 		s.log.Info().Str("upstream", now.specs[i].Name).Msg("the config has this server no more")
 	}

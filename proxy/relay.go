@@ -48,7 +48,7 @@ func (s *Session) Notified(c *upstream.Conn, method string, params []byte) {
 			s.post(method, params)
 		}
 	default:
-		if s.transparent() {
+		if _, ok := s.transparent(); ok {
 			s.post(method, params)
 		}
 	}
@@ -61,8 +61,13 @@ func (s *Session) post(method string, params []byte) {
 
 // transparent reports whether coffer stands before one upstream whose names it
 // does not touch: then it also passes on what it does not know (design §4).
-func (s *Session) transparent() bool {
-	return s.roster().sole() && prefixOf(s.server(0).Spec()) == ""
+// It returns that one's index.
+func (s *Session) transparent() (server int, ok bool) {
+	r := s.roster()
+	if !r.sole() || prefixOf(r.specs[r.order[0]]) != "" {
+		return 0, false
+	}
+	return r.order[0], true
 }
 
 // relayProgress passes on a notice of progress, which has the client's own
@@ -169,11 +174,12 @@ func (r *relayState) logs(server, level string, open int) (more bool) {
 
 // unknown answers a request whose method coffer does not know.
 func (s *Session) unknown(r *request) {
-	if !s.transparent() || !s.client.initialized() {
+	server, ok := s.transparent()
+	if !ok || !s.client.initialized() {
 		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil))
 		return
 	}
-	if c := s.forward(r, s.roster().order[0], r.Params, nil); c != nil {
+	if c := s.forward(r, server, r.Params, nil); c != nil {
 		s.soil(c)
 	}
 }
@@ -181,10 +187,11 @@ func (s *Session) unknown(r *request) {
 // relayUnknownUp passes a notification of the client on whose method coffer
 // does not know.
 func (s *Session) relayUnknownUp(method string, params []byte) {
-	if !s.transparent() {
+	server, ok := s.transparent()
+	if !ok {
 		return
 	}
-	if c := s.server(s.roster().order[0]).Ready(); c != nil {
+	if c := s.server(server).Ready(); c != nil {
 		c.Notify(method, params)
 		s.soil(c)
 	}
@@ -219,7 +226,7 @@ func (s *Session) Asked(c *upstream.Conn, r *jsonrpc.Request) {
 		s.parked.ask(c, r, capability)
 		return
 	}
-	if !known && !s.transparent() || known && !s.client.declares(capability) {
+	if _, all := s.transparent(); !known && !all || known && !s.client.declares(capability) {
 		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil))
 		return
 	}

@@ -222,8 +222,9 @@ func (s *Session) unsubscribe(r *request) {
 		return
 	}
 	var last []subscription
+	servers := s.roster()
 	for _, sub := range s.subs.heldAs(form) {
-		if s.subs.remove(sub, subscriber{form: form}) && s.roster().index(sub.server) >= 0 { // else it left the config, and took the subscription with it
+		if s.subs.remove(sub, subscriber{form: form}) && servers.index(sub.server) >= 0 { // else it left the config, and took the subscription with it
 			last = append(last, sub)
 		}
 	}
@@ -234,7 +235,7 @@ func (s *Session) unsubscribe(r *request) {
 	for _, sub := range last[1:] {
 		s.letGo(sub)
 	}
-	o := owner{server: s.roster().index(last[0].server), uri: last[0].uri}
+	o := owner{server: servers.index(last[0].server), uri: last[0].uri}
 	if c := s.forwardSubscription(r, o, token, func(error) {}); c != nil {
 		s.soil(c)
 	}
@@ -328,8 +329,7 @@ func (s *Session) relayUpdated(c *upstream.Conn, params []byte) {
 		return
 	}
 	server := s.index(c)
-	o, _ := s.catalog.find(address(c.Name(), uri))
-	if o.server != server || s.gateURI(o, s.prefs.last()) != nil {
+	if s.gateURI(s.catalog.at(server, uri), s.prefs.last()) != nil {
 		return
 	}
 	meta := jsonrpc.Lookup(params, "_meta")

@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -249,4 +250,24 @@ func (p *wirePrefs) Watch(ctx context.Context, changed func(old, new *prefs.Snap
 			changed(old, snap)
 		}
 	}
+}
+
+// parseChoice reads `SERVER TYPE KEY on|off`, or the JSON array of the four.
+func parseChoice(text string) (prefs.Key, bool, error) {
+	words := strings.Fields(text)
+	if strings.HasPrefix(text, "[") {
+		if err := json.Unmarshal([]byte(text), &words); err != nil {
+			return prefs.Key{}, false, err
+		}
+	}
+	if len(words) < 4 {
+		return prefs.Key{}, false, errors.New("want SERVER TYPE KEY on|off")
+	}
+	kind, err := prefs.ParseType(words[1])
+	state := words[len(words)-1]
+	if err == nil && state != "on" && state != "off" {
+		err = fmt.Errorf("%q is neither on nor off", state)
+	}
+	key := strings.Join(words[2:len(words)-1], " ")
+	return prefs.Key{Server: words[0], Type: kind, Key: key}, state == "on", err
 }

@@ -3,7 +3,6 @@ package proxy_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -20,7 +19,6 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"coffer/prefs"
 	"coffer/proxy"
 	"coffer/upstream"
 )
@@ -44,10 +42,10 @@ func TestWire(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			config := s.config(t)
+			configs := s.configs(t)
 			var after []string
 			var said []saying
-			synctest.Test(t, func(t *testing.T) { after, said = playTranscript(t, s, config) })
+			synctest.Test(t, func(t *testing.T) { after, said = playTranscript(t, s, configs) })
 			if !t.Failed() {
 				checkSchemas(t, s, said)
 			}
@@ -60,19 +58,36 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// config reads the transcript's config file.
-func (s *transcript) config(t *testing.T) *upstream.Config {
+// firstConfig is the section with the config at the start of a session.
+const firstConfig = "config.json"
+
+// configs reads the transcript's config files: the first, and those that the
+// session is edited to.
+func (s *transcript) configs(t *testing.T) map[string]*upstream.Config {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "config.json")
-	if err := os.WriteFile(path, []byte(s.section("config.json", defaultConfig)), 0o600); err != nil {
-		t.Fatal(err)
+	texts := map[string]string{firstConfig: defaultConfig}
+	for _, f := range s.archive.Files {
+		if isConfig(f.Name) {
+			texts[f.Name] = string(f.Data)
+		}
 	}
-	config, err := upstream.ReadConfig(path, true, func(string) (string, bool) { return "", false })
-	if err != nil {
-		t.Fatal(err)
+	configs := map[string]*upstream.Config{}
+	for name, text := range texts {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		config, err := upstream.ReadConfig(path, true, func(string) (string, bool) { return "", false })
+		if err != nil {
+			t.Fatal(err)
+		}
+		configs[name] = config
 	}
-	return config
+	return configs
 }
+
+// isConfig reports whether a section is a config file.
+func isConfig(section string) bool { return strings.HasSuffix(section, ".json") }
 
 // wire is one transcript being played.
 type wire struct {
@@ -82,6 +97,8 @@ type wire struct {
 	client    *wireClient
 	upstreams map[string]*wireUpstream
 	prefs     *wirePrefs
+	configs   map[string]*upstream.Config // by section
+	edits     chan *upstream.Config
 	interrupt context.CancelFunc
 	vars      map[string]string // what <<name>> stands for
 
@@ -125,13 +142,20 @@ func (w *wire) Write(p []byte) (int, error) {
 
 // playTranscript plays s and returns its session with what really came, and
 // all that was said.
-func playTranscript(t *testing.T, s *transcript, config *upstream.Config) (after []string, said []saying) {
-	w := &wire{t: t, script: s, began: time.Now(), vars: s.words(), upstreams: map[string]*wireUpstream{}}
-	for i := range config.Servers {
-		w.addUpstream(config.Servers[i].Name)
+func playTranscript(t *testing.T, s *transcript, configs map[string]*upstream.Config) (after []string, said []saying) {
+	w := &wire{
+		t: t, script: s, began: time.Now(), vars: s.words(), upstreams: map[string]*wireUpstream{},
+		configs: configs, edits: make(chan *upstream.Config),
+	}
+	for _, config := range configs {
+		for i := range config.Servers {
+			if name := config.Servers[i].Name; w.upstreams[name] == nil {
+				w.addUpstream(name)
+			}
+		}
 	}
 	for _, f := range s.archive.Files {
-		if w.upstreams[f.Name] == nil && !slices.Contains([]string{"config.json", "client", "prefs", "faults", "session"}, f.Name) {
+		if w.upstreams[f.Name] == nil && !isConfig(f.Name) && !slices.Contains([]string{"client", "prefs", "faults", "session"}, f.Name) {
 			t.Fatalf("%s: section %q is of no server", s.name, f.Name)
 		}
 	}
@@ -140,7 +164,7 @@ func playTranscript(t *testing.T, s *transcript, config *upstream.Config) (after
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.serve(config, open)
+	w.serve(configs[firstConfig], open)
 	defer func() {
 		w.end()
 		said = w.sayings
@@ -174,6 +198,7 @@ func (w *wire) serve(config *upstream.Config, open func(context.Context) (proxy.
 		Dial: func(spec *upstream.Spec) (io.ReadCloser, io.WriteCloser, error) {
 			return w.upstreams[spec.Name].dial()
 		},
+		Follow: w.follow,
 	})
 	in, toIn := io.Pipe()
 	fromOut, out := io.Pipe()
@@ -194,6 +219,18 @@ func (w *wire) serve(config *upstream.Config, open func(context.Context) (proxy.
 			w.record("C", "(closed)")
 		}
 	}()
+}
+
+// follow is the session's follower of its config file.
+func (w *wire) follow(ctx context.Context, changed func(*upstream.Config)) {
+	for {
+		select {
+		case config := <-w.edits:
+			changed(config)
+		case <-ctx.Done():
+			return
+		}
+	}
 }
 
 // greet performs the client's handshake, unless the transcript tells it.
@@ -297,6 +334,12 @@ func (w *wire) act(text string) error {
 	case "interrupt":
 		w.interrupt()
 		return nil
+	case "edit":
+		if w.configs[rest] == nil {
+			return fmt.Errorf("no section %q", rest)
+		}
+		w.edits <- w.configs[rest]
+		return nil
 	case "C":
 		return w.client.act(rest)
 	}
@@ -344,24 +387,4 @@ func (w *wire) send(label string, number int, line []byte) error {
 		c.Send(line)
 	}
 	return err
-}
-
-// parseChoice reads `SERVER TYPE KEY on|off`, or the JSON array of the four.
-func parseChoice(text string) (prefs.Key, bool, error) {
-	words := strings.Fields(text)
-	if strings.HasPrefix(text, "[") {
-		if err := json.Unmarshal([]byte(text), &words); err != nil {
-			return prefs.Key{}, false, err
-		}
-	}
-	if len(words) < 4 {
-		return prefs.Key{}, false, errors.New("want SERVER TYPE KEY on|off")
-	}
-	kind, err := prefs.ParseType(words[1])
-	state := words[len(words)-1]
-	if err == nil && state != "on" && state != "off" {
-		err = fmt.Errorf("%q is neither on nor off", state)
-	}
-	key := strings.Join(words[2:len(words)-1], " ")
-	return prefs.Key{Server: words[0], Type: kind, Key: key}, state == "on", err
 }
