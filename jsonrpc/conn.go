@@ -293,10 +293,18 @@ func (c *Conn) Close(err error) {
 	if err == nil {
 		err = ErrClosed
 	}
+	c.close(err, false)
+}
+
+// CloseIdle is Close if no call of ours waits for an answer. It reports false if
+// one does; if it reports true, none is sent any more.
+func (c *Conn) CloseIdle(err error) bool { return c.close(err, true) }
+
+func (c *Conn) close(err error, idle bool) bool {
 	c.mu.Lock()
-	if c.closed != nil {
-		c.mu.Unlock()
-		return
+	if c.closed != nil || idle && len(c.calls) > 0 {
+		defer c.mu.Unlock()
+		return c.closed != nil
 	}
 	c.closed = err
 	calls, incoming := c.calls, c.incoming
@@ -308,4 +316,5 @@ func (c *Conn) Close(err error) {
 	for _, r := range incoming {
 		r.cancel(nil)
 	}
+	return true
 }

@@ -364,12 +364,16 @@ func (c *Conn) retire() {
 	c.rest()
 }
 
-// rest stops a retired Conn whose last call has ended.
+// rest stops a retired Conn whose last call has ended. One that comes too late,
+// from somebody who was given the Conn just before, is not sent: it has not run.
 func (c *Conn) rest() {
 	c.mu.Lock()
 	retired := c.retired
 	c.mu.Unlock()
-	if retired && c.rpc.Pending() == 0 {
+	if retired && c.rpc.CloseIdle(errRetired) {
 		c.server.stopSoon(c)
 	}
 }
+
+// errRetired is why a Conn takes no calls after its last one.
+var errRetired = errors.New("the connection has been given up")
