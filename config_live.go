@@ -29,7 +29,7 @@ type configFollower struct {
 // first time.
 func followConfig(path string, log zerolog.Logger) *configFollower {
 	f := &configFollower{path: path, log: log}
-	f.seen, _ = os.Stat(path)
+	f.seen, _ = lookAt(path)
 	return f
 }
 
@@ -46,7 +46,7 @@ func (f *configFollower) run(ctx context.Context, changed func(*upstream.Config)
 
 // look is one look at the file.
 func (f *configFollower) look(changed func(*upstream.Config)) {
-	found, err := os.Stat(f.path)
+	found, err := lookAt(f.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if f.seen != nil && !f.gone {
@@ -69,6 +69,16 @@ func (f *configFollower) look(changed func(*upstream.Config)) {
 	}
 	f.log.Info().Str("config", f.path).Msg("the config was edited")
 	changed(config)
+}
+
+// lookAt is os.Stat of a file or folder. A pipe and the like is not there for a
+// follower: it was read once, at the start, and to open it again may wait for good.
+func lookAt(path string) (fs.FileInfo, error) {
+	found, err := os.Stat(path)
+	if err == nil && found.Mode()&(fs.ModeNamedPipe|fs.ModeSocket|fs.ModeDevice) != 0 {
+		return nil, fs.ErrNotExist
+	}
+	return found, err
 }
 
 // untouched reports whether nothing has been done to a file between two looks.
