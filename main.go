@@ -51,8 +51,13 @@ const (
 	exitNotFound    = 4
 )
 
+// lastMoment is how long coffer lives on after a signal to leave (design §9).
+const lastMoment = 1500 * time.Millisecond
+
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), heeded(os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)...)
+	// Nothing ends a wait in the system for a pipe that nobody reads, or writes to.
+	context.AfterFunc(ctx, func() { time.AfterFunc(lastMoment, func() { os.Exit(exitError) }) })
 	code := run(ctx, os.Args, os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
