@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +52,19 @@ func backUp(path string, text []byte, suffix string) (backup string, err error) 
 	}
 }
 
+// settleBackup gives a backup whose servers are back the suffix of the others, and
+// a number if there is one of that name already.
+func settleBackup(backup string) error {
+	base := strings.TrimSuffix(backup, replacedSuffix)
+	settled := base + backupSuffix
+	for n := 2; ; n++ {
+		if _, err := os.Lstat(settled); err != nil {
+			return os.Rename(backup, settled) // what is wrong with it, this says too
+		}
+		settled = fmt.Sprintf("%s-%d%s", base, n, backupSuffix)
+	}
+}
+
 // removeBackup takes a backup back that was made for an edit that was not.
 func removeBackup(backup string) error {
 	if backup == "" {
@@ -59,8 +73,9 @@ func removeBackup(backup string) error {
 	return os.Remove(backup)
 }
 
-// restore puts the servers back that install took out of file.
-func (e *clientEdit) restore(file clients.File) error {
+// restore puts the servers back that install took out of file, whose text was that
+// when this edit began.
+func (e *clientEdit) restore(file clients.File, was []byte) error {
 	backups, err := filepath.Glob(globbed(file.Path) + ".*" + replacedSuffix)
 	if err != nil {
 		return err
@@ -94,10 +109,38 @@ func (e *clientEdit) restore(file clients.File) error {
 		}
 		e.restored = append(e.restored, backup)
 	}
+	if len(backups) == 1 {
+		if whole, err := upstream.ReadFile(backups[0]); err == nil && asInstalled(file, whole, was) {
+			e.text = whole
+		}
+	}
 	if len(back) > 0 {
 		e.say("puts %s back", strings.Join(back, ", "))
 	}
 	return nil
+}
+
+// asInstalled reports whether text, a file with coffer in it, is to the byte what
+// install made of before: then before is what uninstall has to leave, with its
+// layout and its comments.
+func asInstalled(file clients.File, before, text []byte) bool {
+	servers, err := file.Servers(text)
+	own := ownEntry(servers)
+	if err != nil || own == nil {
+		return false
+	}
+	old, err := file.Servers(before)
+	if err != nil || ownEntry(old) != nil {
+		return false
+	}
+	made, err := file.Add(before, own.Raw)
+	for _, server := range old {
+		stayed := slices.ContainsFunc(servers, func(s clients.Server) bool { return s.Raw.Name == server.Raw.Name })
+		if err == nil && !stayed {
+			made, err = file.Remove(made, server.Raw.Name)
+		}
+	}
+	return err == nil && bytes.Equal(made, text)
 }
 
 // globbed writes a path as a pattern for itself.

@@ -135,7 +135,7 @@ func (p *program) printDiagnosis(d *diagnosis) {
 		case f.Exists:
 			return f.Path + ", which cannot be used"
 		}
-		return f.Path + ", which is not there"
+		return f.Path + ", which is not there yet"
 	}
 	p.say("Config: %s", state(d.Config, "server"))
 	p.say("Preferences: %s", state(d.Database, "preference"))
@@ -159,8 +159,8 @@ func (p *program) printDiagnosis(d *diagnosis) {
 		p.say("%s: %s", f.Level, f.Message)
 		p.say("  fix: %s", f.Fix)
 	}
-	p.say("")
 	if len(d.Findings) == 0 {
+		p.say("")
 		p.say("Nothing is wrong.")
 	}
 	p.out.Flush() // before what goes to stderr

@@ -96,7 +96,7 @@ func (p *program) uninstall(c *cli.Context) error {
 		if len(edit.what) == 0 { // never installed, so nothing to put back either
 			return edit, nil
 		}
-		return edit, edit.restore(file)
+		return edit, edit.restore(file, text)
 	})
 }
 
@@ -303,7 +303,7 @@ func (p *program) writeClient(c *cli.Context, file clients.File, plan func(clien
 				return errors.Join(err, removeBackup(backup))
 			}
 			for _, old := range edit.restored { // its servers are back, once
-				if err := os.Rename(old, strings.TrimSuffix(old, replacedSuffix)+backupSuffix); err != nil {
+				if err := settleBackup(old); err != nil {
 					return err
 				}
 			}
