@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -37,13 +36,11 @@ func backUp(path string, text []byte, suffix string) (backup string, err error) 
 		if n > 1 {
 			backup = fmt.Sprintf("%s.%s-%d%s", path, stamp, n, suffix)
 		}
-		f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600) // it may hold secrets
-		if errors.Is(err, fs.ErrExist) {
+		// Whole or not there, for it is what uninstall reads; and for its owner
+		// alone, for it may hold secrets.
+		err := upstream.ReplaceFile(backup, nil, text)
+		if errors.Is(err, upstream.ErrChanged) { // there is one of that name
 			continue
-		}
-		if err == nil {
-			_, err = f.Write(text)
-			err = errors.Join(err, f.Sync(), f.Close())
 		}
 		if err != nil {
 			return "", fmt.Errorf("keeping a backup: %w", err)
