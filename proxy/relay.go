@@ -3,6 +3,7 @@ package proxy
 import (
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	"coffer/jsonrpc"
@@ -48,7 +49,7 @@ func (s *Session) Notified(c *upstream.Conn, method string, params []byte) {
 			s.post(method, params)
 		}
 	default:
-		if _, ok := s.transparent(); ok {
+		if _, ok := s.transparent(); ok && !isMCPNotice(method) {
 			s.post(method, params)
 		}
 	}
@@ -70,16 +71,47 @@ func (s *Session) transparent() (server int, ok bool) {
 	return r.order[0], true
 }
 
+// isMCP reports whether a request's method is one of MCP, of whichever side and
+// era. One that comes to where only unknown ones are passed on is out of place
+// there, or about tasks, which were never declared (design §8).
+func isMCP(method string) bool {
+	_, ours := methods[method]
+	_, theirs := asks[method]
+	return ours || theirs || strings.HasPrefix(method, "tasks/") || slices.Contains(removed, method) ||
+		method == "server/discover" || method == "subscriptions/listen"
+}
+
+// isMCPNotice is isMCP for notifications.
+func isMCPNotice(method string) bool {
+	switch name := strings.TrimPrefix(method, "notifications/"); name {
+	case "initialized", "cancelled", "progress", "message", "tasks", "tasks/status",
+		"tools/list_changed", "prompts/list_changed", "resources/list_changed", "roots/list_changed",
+		"resources/updated", "elicitation/complete", "subscriptions/acknowledged":
+		return name != method
+	}
+	return false
+}
+
 // relayProgress passes on a notice of progress, which has the client's own
 // token in it by now.
 func (s *Session) relayProgress(token, params []byte) {
 	s.stream.Out.PostKeyed("progress "+string(token), &jsonrpc.Message{Method: "notifications/progress", Params: params})
 }
 
-// relayLog passes on a log message at or above the client's level.
+// maxLogged is how much of an upstream's log message goes to coffer's own log,
+// in bytes.
+const maxLogged = 4 << 10
+
+// relayLog passes on a log message at or above the client's level. One that no
+// request of a client of 2026-07-28 has asked for goes where a server's stderr
+// goes; a client of the handshake era has said that it does not want it.
 func (s *Session) relayLog(c *upstream.Conn, params []byte) {
 	level, _ := jsonrpc.TextAt(params, "level")
-	if !s.relay.wants(s.client.initialized(), c.Name(), level) {
+	legacy := s.client.initialized()
+	if !s.relay.wants(legacy, c.Name(), level) {
+		if data := jsonrpc.Lookup(params, "data"); !legacy {
+			s.log.Info().Str("upstream", c.Name()).Str("severity", level).Bytes("logged", data[:min(len(data), maxLogged)]).Send()
+		}
 		return
 	}
 	if !s.roster().sole() && params != nil {
@@ -175,7 +207,7 @@ func (r *relayState) logs(server, level string, open int) (more bool) {
 // unknown answers a request whose method coffer does not know.
 func (s *Session) unknown(r *request) {
 	server, ok := s.transparent()
-	if !ok || !s.client.initialized() {
+	if !ok || isMCP(r.Method) || !r.modern && !s.client.initialized() {
 		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil))
 		return
 	}
@@ -188,7 +220,7 @@ func (s *Session) unknown(r *request) {
 // does not know.
 func (s *Session) relayUnknownUp(method string, params []byte) {
 	server, ok := s.transparent()
-	if !ok {
+	if !ok || isMCPNotice(method) {
 		return
 	}
 	if c := s.server(server).Ready(); c != nil {
@@ -222,11 +254,14 @@ var asks = map[string]string{
 // Asked implements upstream.Handler: an upstream asks the client something.
 func (s *Session) Asked(c *upstream.Conn, r *jsonrpc.Request) {
 	capability, known := asks[r.Method]
-	if known && !s.client.initialized() {
+	legacy := s.client.initialized()
+	if known && !legacy {
 		s.parked.ask(c, r, capability)
 		return
 	}
-	if _, all := s.transparent(); !known && !all || known && !s.client.declares(capability) {
+	// A client of 2026-07-28 takes no requests at all (basic/patterns).
+	_, all := s.transparent()
+	if passes := legacy && all && !isMCP(r.Method); !passes && !(known && s.client.declares(capability)) {
 		r.Fail(jsonrpc.ErrorObject(jsonrpc.CodeMethodNotFound, "Method not found: "+r.Method, nil))
 		return
 	}
