@@ -177,7 +177,8 @@ func (x *exchange) lacks() string {
 // the client has not declared is to be told as such (2026-07-28, basic,
 // "Capabilities").
 func (x *exchange) refused(r *request, c *upstream.Conn, e *jsonrpc.Error) {
-	if e.Code == jsonrpc.CodeMethodNotFound || e.Code == jsonrpc.CodeInvalidParams {
+	switch e.Code {
+	case jsonrpc.CodeMethodNotFound, jsonrpc.CodeInvalidParams, codeNoResource:
 		x.s.doubt(x.server, r.Method)
 	}
 	if r.modern && e.Code == codeURLNeeded {
