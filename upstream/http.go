@@ -19,6 +19,10 @@ import (
 // come: the server should end it, and what it still says there is not lost.
 const afterAnswer = 5 * time.Second
 
+// streamWait is how long what is sent right after the handshake waits for the
+// server to answer the GET of its event stream.
+const streamWait = 300 * time.Millisecond
+
 // streamable is the link of the Streamable HTTP transport in the handshake era
 // (MCP 2025-03-26 to 2025-11-25, basic/transports). What a message's headers
 // are is said in one place, header, for the revision that needs more of them.
@@ -30,11 +34,19 @@ const afterAnswer = 5 * time.Second
 // handshake either works or fails, and then sets the growing waits of the
 // Server. So a server that is down is not knocked at by every call, and one
 // that was restarted is met again by the first call after the wait.
+//
+// Beside what a remote has wait, requests other than lists wait after the
+// handshake until the event stream is there (awaitStream).
 type streamable struct {
 	*remote
 	// refused is asked what to do when initialize is answered as a server of
 	// the older transport would; if it reports true, it has taken the call over.
 	refused func(p *post, err error) bool
+
+	// answered is closed when the first GET for the event stream has been
+	// answered, however, or is not waited for any more.
+	answered     chan struct{}
+	answeredOnce sync.Once
 
 	mu      sync.Mutex
 	session string // guarded by mu: "" while the server has given none
@@ -56,7 +68,7 @@ func (c *Conn) dialHTTP() error {
 	if err != nil {
 		return err
 	}
-	h := &streamable{remote: r}
+	h := &streamable{remote: r, answered: make(chan struct{})}
 	c.link = h
 	if c.server.spec.Transport == TransportHTTP {
 		c.link = newEither(h)
@@ -167,6 +179,7 @@ func (h *streamable) tell(p *post) error {
 // ask sends a request and hands on all that comes back on its POST. The error
 // is what ends the call, if it has no answer by then.
 func (h *streamable) ask(p *post) error {
+	h.awaitStream(p)
 	own := h.header(postHeader())
 	if err := h.describe(p, own, false); err != nil {
 		return err

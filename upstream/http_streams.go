@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"time"
 
 	"coffer/jsonrpc"
@@ -205,6 +206,35 @@ func passing(status int) bool {
 	return status >= 500 && status != http.StatusNotImplemented
 }
 
+// streamAnswered lets go what waits for the event stream.
+func (h *streamable) streamAnswered() { h.answeredOnce.Do(func() { close(h.answered) }) }
+
+// awaitStream has a request of the handshake era wait until the event stream is
+// there, if the server has one: what it says there because of the request would
+// be lost before. A list causes nothing of the kind and goes at once. A server
+// that does not answer the GET is waited for once.
+func (h *streamable) awaitStream(p *post) {
+	select {
+	case <-h.answered:
+		return
+	default:
+	}
+	h.mu.Lock()
+	shaken := h.version != ""
+	h.mu.Unlock()
+	if !shaken || h.conn.Modern() || slices.ContainsFunc(Kinds(), func(k Kind) bool { return k.Method() == p.method }) {
+		return
+	}
+	limit := time.NewTimer(streamWait)
+	defer limit.Stop()
+	select {
+	case <-h.answered:
+	case <-limit.C:
+		h.streamAnswered()
+	case <-p.ctx.Done():
+	}
+}
+
 // listen keeps the stream open on which the server says what belongs to no
 // request (MCP 2025-11-25, transports, "Listening for Messages from the
 // Server"). Whatever happens to it, calls go on.
@@ -214,6 +244,7 @@ func (h *streamable) listen() {
 	for first := true; first || sleep(h.ctx, cur.pause()); first = false {
 		resumed := cur.id != ""
 		resp, err := h.openStream(h.ctx, cur.id)
+		h.streamAnswered()
 		if err != nil {
 			cur.fruitless++
 			h.conn.log.Debug().Err(err).Msg("event stream not opened")

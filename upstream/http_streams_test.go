@@ -207,6 +207,68 @@ func TestHTTPListen(t *testing.T) {
 	f.count(t, "initialize", 1)
 }
 
+// What a server says on its own stream because of a call is not lost if the call
+// comes right after the handshake: it waits for the server to answer the GET. A
+// list does not.
+func TestHTTPCallWaitsForTheStream(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newHandler()
+		release, called := make(chan struct{}), make(chan struct{})
+		f.when("GET", func(w writer, _ *request, _ *message) {
+			<-release
+			say := stream(w)
+			<-called
+			say("data: {\"jsonrpc\":\"2.0\",\"id\":7,\"method\":\"roots/list\"}\n\n")
+		})
+		f.when("tools/call", func(w writer, _ *request, m *message) {
+			close(called)
+			reply(w, m, `{"content":[]}`)
+		})
+		f.when("tools/list", func(w writer, _ *request, m *message) { reply(w, m, `{"tools":[]}`) })
+		p := newProxy()
+		c := overPipes(t, f, p)
+		_, answers := call(c.server, "tools/call", `{"name":"x"}`)
+		if _, err := c.List(t.Context(), Tools); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		f.count(t, "tools/call", 0)
+		close(release)
+		if a := soon(t, answers, "answer"); string(a.Result) != `{"content":[]}` {
+			t.Errorf("got %+v", a)
+		}
+		soon(t, p.asked, "question").Reply([]byte(`{"roots":[]}`))
+	})
+}
+
+// A server that never answers the GET is waited for once, and not long; one that
+// refuses it is not.
+func TestHTTPCallWaitsNotLong(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		get  func(w writer, r *request, _ *message)
+		want time.Duration
+	}{
+		{"no answer", func(_ writer, r *request, _ *message) { <-r.Context().Done() }, streamWait},
+		{"405", nil, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newHandler()
+				f.when("GET", c.get)
+				conn := overPipes(t, f, newProxy())
+				for _, want := range []time.Duration{c.want, 0} {
+					began := time.Now()
+					works(t, conn.server)
+					if took := time.Since(began); took != want {
+						t.Errorf("a call took %v, want %v", took, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Whatever becomes of the listening stream, calls work, and the server is not
 // stormed.
 func TestHTTPListenFailures(t *testing.T) {
