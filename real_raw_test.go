@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"coffer/upstream/upstreamtest"
 )
 
 // TestRealServersBytes compares, without the inspector between, the bytes of
@@ -21,13 +23,17 @@ import (
 func TestRealServersBytes(t *testing.T) {
 	world := newRealWorld(t)
 	direct, through := world.run(t), world.run(t)
-	coffer := startRaw(t, through.coffer)
+	schemas, err := pairingSchemas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	coffer := startRaw(t, through.coffer, schemas.Check(true))
 	servers := make(map[string]rawPeer)
 	for name, entry := range direct.servers {
 		if entry.URL != "" {
 			servers[name] = openRaw(t, entry.URL)
 		} else {
-			servers[name] = startRaw(t, entry)
+			servers[name] = startRaw(t, entry, nil)
 		}
 	}
 
@@ -182,15 +188,16 @@ func qualifyRaw(t *testing.T, server string, item json.RawMessage) json.RawMessa
 
 // rawPipe is a server that is a child with pipes.
 type rawPipe struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *bufio.Reader
-	cancel context.CancelFunc
-	next   int
+	cmd     *exec.Cmd
+	stdin   io.WriteCloser
+	stdout  *bufio.Reader
+	cancel  context.CancelFunc
+	next    int
+	traffic *upstreamtest.Traffic // checks what the server says; nil: nobody does
 }
 
 // startRaw starts the server and shakes hands with it.
-func startRaw(t *testing.T, entry realServer) rawPeer {
+func startRaw(t *testing.T, entry realServer, traffic *upstreamtest.Traffic) rawPeer {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), realLimit)
 	cmd := exec.CommandContext(ctx, entry.Command, entry.Args...)
@@ -209,7 +216,7 @@ func startRaw(t *testing.T, entry realServer) rawPeer {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	p := &rawPipe{cmd: cmd, stdin: stdin, stdout: bufio.NewReader(stdout), cancel: cancel}
+	p := &rawPipe{cmd: cmd, stdin: stdin, stdout: bufio.NewReader(stdout), cancel: cancel, traffic: traffic}
 	t.Cleanup(func() { p.close() })
 	if answer := p.request(t, "initialize", rawInitialize); answer.Error != nil {
 		t.Fatalf("initialize: %s", answer.Error)
@@ -220,6 +227,9 @@ func startRaw(t *testing.T, entry realServer) rawPeer {
 
 func (p *rawPipe) send(t *testing.T, message string) {
 	t.Helper()
+	if p.traffic != nil {
+		p.traffic.Received([]byte(message))
+	}
 	if _, err := io.WriteString(p.stdin, message+"\n"); err != nil {
 		t.Fatal(err)
 	}
@@ -239,6 +249,11 @@ func (p *rawPipe) request(t *testing.T, method, params string) rawAnswer {
 		line, err := p.stdout.ReadBytes('\n')
 		if err != nil {
 			t.Fatalf("%s: waiting for the answer: %v", method, err)
+		}
+		if p.traffic != nil {
+			for _, fault := range p.traffic.Sent(bytes.TrimSuffix(line, []byte("\n"))) {
+				t.Errorf("%s: %v", method, fault)
+			}
 		}
 		var got rawAnswer
 		if err := json.Unmarshal(line, &got); err != nil {

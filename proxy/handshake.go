@@ -180,12 +180,17 @@ func (r *roster) mergeInstructions(texts []string) string {
 		if prefix := prefixOf(spec); prefix != "" {
 			fmt.Fprintf(&b, "The tools and prompts of this server are named `%s%s…`.\n", prefix, separator)
 		}
-		if len(text) > maxInstructions {
-			text = strings.ToValidUTF8(text[:maxInstructions], "") + " …"
-		}
-		b.WriteString("\n" + text)
+		b.WriteString("\n" + clipped(text))
 	}
 	return b.String()
+}
+
+// clipped is text, or as much of it as is worth its place, and says which.
+func clipped(text string) string {
+	if len(text) <= maxInstructions {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxInstructions], "") + " …"
 }
 
 // Up implements upstream.Handler: what the client had set up is restored on

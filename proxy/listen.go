@@ -90,6 +90,7 @@ func (s *Session) listen(r *request) {
 		}
 	}
 	uris, _ := jsonrpc.Elements(jsonrpc.Lookup(filter, "resourceSubscriptions"))
+	uris = slices.DeleteFunc(uris, func(uri []byte) bool { return uri[0] != '"' })
 	if len(uris) == 0 {
 		s.acknowledge(l, agreed, nil)
 		return

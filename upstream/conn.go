@@ -258,39 +258,6 @@ func (c *Conn) HandleNotification(method string, params []byte) {
 	}
 }
 
-// oversized ends the call that an overlong response belongs to: the one that
-// its id says, as far as that can be seen, or call, on whose stream it came.
-// Another message of that size is only skipped.
-func (c *Conn) oversized(e *jsonrpc.Overlong, call *jsonrpc.Call) {
-	c.log.Warn().Int("max", c.maxMessage()).Msg("message skipped: longer than max_message_size")
-	id, isRequest := e.ID()
-	if isRequest {
-		return
-	}
-	if number, ok := callNumber(id); ok {
-		call = c.rpc.Waiting(number)
-	}
-	if call != nil {
-		c.rpc.Finish(call, jsonrpc.Answer{Err: c.tooLong()})
-		c.handler.Flush()
-	}
-}
-
-// tooLong is what a call ends with whose answer is over the limit.
-func (c *Conn) tooLong() error {
-	return unavailable(c.Name(), &HintError{
-		Err:  fmt.Errorf("its answer is longer than %d bytes; the request has run", c.maxMessage()),
-		Hint: "raise max_message_size in the config",
-	})
-}
-
-func (c *Conn) maxMessage() int {
-	if n := c.server.set.opts.MaxMessageSize; n > 0 {
-		return n
-	}
-	return jsonrpc.DefaultMaxMessage
-}
-
 // idle is the link's: all that had arrived has been handled.
 func (c *Conn) idle() {
 	c.handler.Flush()

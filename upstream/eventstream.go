@@ -147,7 +147,11 @@ func (r *eventReader) readLine() (line, tail []byte, err error) {
 			r.skipLF = part[at] == '\r'
 			part, used = part[:at], at+1
 		}
-		room := min(len(part), r.max+lineSlack-len(r.line))
+		limit := r.max + lineSlack
+		if begins(':', r.line, part) {
+			limit = 1 // a comment: it may go on for ever, and nobody wants it
+		}
+		room := min(len(part), limit-len(r.line))
 		if need := len(r.line) + room; need > cap(r.line) && need > eventBuffer {
 			r.line = slices.Grow(r.line, need) // twice as much: append alone copies a big line too often
 		}
@@ -160,6 +164,14 @@ func (r *eventReader) readLine() (line, tail []byte, err error) {
 			return r.line, tail, nil
 		}
 	}
+}
+
+// begins reports whether c is the first byte of a line that is read in two parts.
+func begins(c byte, line, more []byte) bool {
+	if len(line) == 0 {
+		line = more
+	}
+	return len(line) > 0 && line[0] == c
 }
 
 // lineEnd returns the offset of the first CR or LF, or -1.

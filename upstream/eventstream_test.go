@@ -115,6 +115,18 @@ func TestEventStreamTooLong(t *testing.T) {
 	}
 }
 
+// TestEventStreamComment: a comment without an end takes no memory.
+func TestEventStreamComment(t *testing.T) {
+	r := newEventReader(strings.NewReader("data: a\n:"+strings.Repeat("x", 8<<20)+"\ndata: b\n\n"), 64<<20)
+	ev, err := r.next()
+	if err != nil || string(ev.data) != "a\nb" {
+		t.Errorf("the event around it is %.100q, %v", ev.data, err)
+	}
+	if cap(r.line) > eventBuffer {
+		t.Errorf("%d bytes are kept for the next line", cap(r.line))
+	}
+}
+
 // oracle reads an event stream the slow and obvious way.
 func oracle(text string) (all []seen, id string, retry time.Duration) {
 	text = strings.TrimPrefix(text, "\xEF\xBB\xBF")

@@ -37,7 +37,7 @@ func (c *Conn) dialPipe(ctx context.Context) error {
 	p.stream = jsonrpc.NewStream(from, to, c, jsonrpc.StreamOptions{
 		MaxMessage: set.opts.MaxMessageSize,
 		Batches:    c.batches,
-		Bad:        func([]byte, error) {},
+		Bad:        func(line []byte, err error) { c.misanswered(line, err) },
 		Idle:       c.idle,
 		Gate:       func() { c.room(ctx) },
 	})

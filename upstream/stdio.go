@@ -141,6 +141,9 @@ func (k *child) bad(line []byte, err error) {
 		k.conn.oversized(e, nil)
 		return
 	}
+	if k.conn.misanswered(line, err) {
+		return
+	}
 	if n := k.noise.Add(1); n == 1 {
 		k.conn.log.Warn().Err(err).Bytes("line", line[:min(len(line), 200)]).Msg("line on stdout skipped; further ones are counted")
 	}
