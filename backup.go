@@ -49,6 +49,16 @@ func backUp(path string, text []byte, suffix string) (backup string, err error) 
 	}
 }
 
+// settleBackups is settleBackup for several.
+func settleBackups(backups []string) error {
+	for _, backup := range backups {
+		if err := settleBackup(backup); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // settleBackup gives a backup whose servers are back the suffix of the others, and
 // a number if there is one of that name already.
 func settleBackup(backup string) error {
@@ -70,15 +80,51 @@ func removeBackup(backup string) error {
 	return os.Remove(backup)
 }
 
-// restore puts the servers back that install took out of file, whose text was that
-// when this edit began.
-func (e *clientEdit) restore(file clients.File, was []byte) error {
+// replacedBackups are the backups of file whose servers uninstall puts back, the
+// newest first.
+func replacedBackups(file clients.File) ([]string, error) {
 	backups, err := filepath.Glob(globbed(file.Path) + ".*" + replacedSuffix)
+	slices.Sort(backups)
+	slices.Reverse(backups)
+	return backups, err
+}
+
+// findStale notes the backups from which there is nothing to put back, for file has
+// servers of all the names in them: a coffer was killed after it made the backup
+// and before it moved them out, or after it put them back. Else a later uninstall
+// would put back what a person takes out until then.
+func (e *clientEdit) findStale(file clients.File, servers []clients.Server) error {
+	backups, err := replacedBackups(file)
 	if err != nil {
 		return err
 	}
-	slices.Sort(backups)
-	slices.Reverse(backups) // the newest first
+	for _, backup := range backups {
+		text, err := upstream.ReadFile(backup)
+		if err != nil {
+			return err
+		}
+		old, err := file.Servers(text)
+		missing := slices.ContainsFunc(old, func(s clients.Server) bool {
+			return !clients.IsCoffer(s.Entry) && !hasServer(servers, s.Raw.Name)
+		})
+		if err == nil && !missing { // of one that cannot be read, uninstall speaks
+			e.stale = append(e.stale, backup)
+		}
+	}
+	return nil
+}
+
+func hasServer(servers []clients.Server, name string) bool {
+	return slices.ContainsFunc(servers, func(s clients.Server) bool { return s.Raw.Name == name })
+}
+
+// restore puts the servers back that install took out of file, whose text was that
+// when this edit began.
+func (e *clientEdit) restore(file clients.File, was []byte) error {
+	backups, err := replacedBackups(file)
+	if err != nil {
+		return err
+	}
 	var back []string
 	for _, backup := range backups {
 		text, err := upstream.ReadFile(backup)
@@ -95,8 +141,7 @@ func (e *clientEdit) restore(file clients.File, was []byte) error {
 			return err
 		}
 		for _, server := range old {
-			taken := slices.ContainsFunc(now, func(s clients.Server) bool { return s.Raw.Name == server.Raw.Name })
-			if taken || clients.IsCoffer(server.Entry) {
+			if hasServer(now, server.Raw.Name) || clients.IsCoffer(server.Entry) {
 				continue
 			}
 			if e.text, err = file.Add(e.text, server.Raw); err != nil {
@@ -132,8 +177,7 @@ func asInstalled(file clients.File, before, text []byte) bool {
 	}
 	made, err := file.Add(before, own.Raw)
 	for _, server := range old {
-		stayed := slices.ContainsFunc(servers, func(s clients.Server) bool { return s.Raw.Name == server.Raw.Name })
-		if err == nil && !stayed {
+		if err == nil && !hasServer(servers, server.Raw.Name) {
 			made, err = file.Remove(made, server.Raw.Name)
 		}
 	}

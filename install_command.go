@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/urfave/cli/v2"
@@ -51,8 +50,11 @@ func (p *program) install(c *cli.Context) error {
 			return nil, err
 		}
 		edit := &clientEdit{text: text, kind: backupSuffix}
+		if err := edit.findStale(file, servers); err != nil {
+			return nil, err
+		}
 		own := ownEntry(servers)
-		if own == nil && slices.ContainsFunc(servers, func(s clients.Server) bool { return s.Raw.Name == ownName }) {
+		if own == nil && hasServer(servers, ownName) {
 			return nil, failf(exitError, "rename it there first", "%s has a server %q that is not this coffer", file.Path, ownName)
 		}
 		if err := edit.putOwn(file, own, command, args); err != nil {
@@ -94,7 +96,7 @@ func (p *program) uninstall(c *cli.Context) error {
 			}
 		}
 		if len(edit.what) == 0 { // never installed, so nothing to put back either
-			return edit, nil
+			return edit, edit.findStale(file, servers)
 		}
 		return edit, edit.restore(file, text)
 	})
@@ -106,7 +108,8 @@ type clientEdit struct {
 	what     []string // what that does, for a person
 	note     string   // what else there is to say
 	kind     string   // the suffix of the backup
-	restored []string // backups whose servers are back
+	restored []string // backups whose servers are back when text is written
+	stale    []string // backups whose servers are back now
 }
 
 func (e *clientEdit) say(format string, args ...any) {
@@ -263,7 +266,10 @@ func (p *program) editClient(c *cli.Context, file clients.File, plan func(client
 	if len(edit.what) == 0 {
 		p.say("%s: nothing to do in %s.", file.Title(), file.Path)
 		p.printNote(edit)
-		return nil
+		if len(edit.stale) == 0 || c.Bool("dry-run") {
+			return nil
+		}
+		return p.settleStale(c, file, plan)
 	}
 	p.say("%s: %s, in %s.", file.Title(), strings.Join(edit.what, "; "), file.Path)
 	if c.Bool("dry-run") {
@@ -278,9 +284,10 @@ func (p *program) editClient(c *cli.Context, file clients.File, plan func(client
 	return p.writeClient(c, file, plan)
 }
 
-// writeClient makes an edit. All coffers share one lock for it, beside coffer's own
-// config: one beside the client's file may be the client's own.
-func (p *program) writeClient(c *cli.Context, file clients.File, plan func(clients.File, []byte) (*clientEdit, error)) error {
+// withClient plans an edit and hands it to work with the file's text of before. All
+// coffers share one lock for it, beside coffer's own config: one beside the
+// client's file may be the client's own.
+func (p *program) withClient(c *cli.Context, file clients.File, plan func(clients.File, []byte) (*clientEdit, error), work func(text []byte, edit *clientEdit) error) error {
 	lock, _, err := p.configPath(c)
 	if err != nil {
 		return err
@@ -295,25 +302,40 @@ func (p *program) writeClient(c *cli.Context, file clients.File, plan func(clien
 			if err != nil {
 				return err
 			}
-			backup, err := backUp(file.Path, text, edit.kind)
-			if err != nil {
-				return err
-			}
-			if err := upstream.ReplaceFile(file.Path, text, edit.text); err != nil {
-				return errors.Join(err, removeBackup(backup))
-			}
-			for _, old := range edit.restored { // its servers are back, once
-				if err := settleBackup(old); err != nil {
-					return err
-				}
-			}
-			if backup != "" {
-				p.say("  The file as it was is kept in %s.", backup)
-			}
-			p.say("  Restart %s to take it up.", file.Client.Title)
-			p.printNote(edit)
-			return nil
+			return work(text, edit)
 		})
+	})
+}
+
+// settleStale does what is left of an edit that was killed, where nothing else is
+// to be done.
+func (p *program) settleStale(c *cli.Context, file clients.File, plan func(clients.File, []byte) (*clientEdit, error)) error {
+	return p.withClient(c, file, plan, func(_ []byte, edit *clientEdit) error { return settleBackups(edit.stale) })
+}
+
+// writeClient makes an edit. Wherever it is killed, the command run again makes up
+// for it (see findStale).
+func (p *program) writeClient(c *cli.Context, file clients.File, plan func(clients.File, []byte) (*clientEdit, error)) error {
+	return p.withClient(c, file, plan, func(text []byte, edit *clientEdit) error {
+		if err := settleBackups(edit.stale); err != nil {
+			return err
+		}
+		backup, err := backUp(file.Path, text, edit.kind)
+		if err != nil {
+			return err
+		}
+		if err := upstream.ReplaceFile(file.Path, text, edit.text); err != nil {
+			return errors.Join(err, removeBackup(backup))
+		}
+		if err := settleBackups(edit.restored); err != nil { // its servers are back, once
+			return err
+		}
+		if backup != "" {
+			p.say("  The file as it was is kept in %s.", backup)
+		}
+		p.say("  Restart %s to take it up.", file.Client.Title)
+		p.printNote(edit)
+		return nil
 	})
 }
 

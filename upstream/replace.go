@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/gofrs/flock"
@@ -66,9 +67,10 @@ func ReadFile(path string) ([]byte, error) {
 
 // ReplaceFile makes text the content of the file at path, in which old was read,
 // nil if it was not there. Whoever reads it meanwhile, and whoever looks after a
-// crash, finds the old text or the new. A symbolic link stays one, the file
-// behind it keeps its mode; a new file is for its owner alone, and so are the
-// folders that it needs. ErrChanged if the file does not hold old any more.
+// crash, finds the old text or the new; what a writer that was killed left beside
+// the file is removed. A symbolic link stays one, the file behind it keeps its
+// mode; a new file is for its owner alone, and so are the folders that it needs.
+// ErrChanged if the file does not hold old any more.
 func ReplaceFile(path string, old, text []byte) (err error) {
 	defer func() {
 		if err != nil && !errors.Is(err, ErrChanged) {
@@ -86,6 +88,9 @@ func ReplaceFile(path string, old, text []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return err
 	}
+	if err := removeLeftovers(target); err != nil {
+		return err
+	}
 	temporary, err := writeBeside(target, text, mode)
 	if err != nil {
 		return err
@@ -98,7 +103,9 @@ func ReplaceFile(path string, old, text []byte) (err error) {
 	if (now == nil) != (old == nil) || !bytes.Equal(now, old) {
 		return fmt.Errorf("writing %q: %w", path, ErrChanged)
 	}
-	if err := os.Rename(temporary, target); err != nil {
+	if err := os.Rename(temporary, target); errors.Is(err, fs.ErrNotExist) { // see removeLeftovers
+		return fmt.Errorf("writing %q: %w", path, ErrChanged)
+	} else if err != nil {
 		return err
 	}
 	return syncFolder(filepath.Dir(target))
@@ -123,9 +130,33 @@ func writableMode(target string) (fs.FileMode, error) {
 	return info.Mode().Perm(), f.Close()
 }
 
+// ownMark and temporarySuffix are in the name of every file that becomes another.
+const (
+	ownMark         = ".coffer-"
+	temporarySuffix = ".tmp"
+)
+
+// removeLeftovers removes the temporary files of target, and of the backups that
+// are called like it. Who writes them holds a lock, so they are of writers that
+// were killed; if one is not (two coffers with different configs write one client's
+// file and do not share a lock), its rename fails, and it begins anew.
+func removeLeftovers(target string) error {
+	entries, err := os.ReadDir(filepath.Dir(target))
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		rest, ours := strings.CutPrefix(e.Name(), "."+filepath.Base(target)+".")
+		if ours && strings.Contains("."+rest, ownMark) && strings.HasSuffix(rest, temporarySuffix) {
+			os.Remove(filepath.Join(filepath.Dir(target), e.Name())) // else the next writer does
+		}
+	}
+	return nil
+}
+
 // writeBeside writes text into a new file in the folder of target.
 func writeBeside(target string, text []byte, mode fs.FileMode) (path string, err error) {
-	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+".*.tmp")
+	f, err := os.CreateTemp(filepath.Dir(target), "."+filepath.Base(target)+ownMark+"*"+temporarySuffix)
 	if err != nil {
 		return "", err
 	}
