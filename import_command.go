@@ -18,7 +18,7 @@ import (
 func importFlags() []cli.Flag {
 	return []cli.Flag{
 		&cli.StringSliceFlag{Name: "from", Usage: "only from this `CLIENT` or file: " + strings.Join(clientNames(), ", ") + "; may be repeated"},
-		dryRunFlag(),
+		dryRunFlag(), jsonFlag(),
 	}
 }
 
@@ -62,6 +62,7 @@ func (p *program) importServers(c *cli.Context) error {
 	}
 	var sources []source
 	var failed []error
+	unread := []unreadFile{}
 	for _, file := range files {
 		text, err := upstream.ReadFile(file.Path)
 		if err == nil && text == nil {
@@ -73,6 +74,7 @@ func (p *program) importServers(c *cli.Context) error {
 		}
 		if err != nil {
 			failed = append(failed, fmt.Errorf("%s: %w", file.Title(), err))
+			unread = append(unread, unreadFile{importPlace: importPlaceOf(file), Error: err.Error()})
 			continue
 		}
 		sources = append(sources, source{file, servers})
@@ -90,6 +92,8 @@ func (p *program) importServers(c *cli.Context) error {
 	})
 	switch {
 	case err != nil:
+	case c.Bool("json"):
+		err = p.printJSON(imported{Config: at, DryRun: c.Bool("dry-run"), Servers: plan.rows, Warnings: importWarnings(plan, config), Errors: unread})
 	case len(plan.rows) > 0:
 		p.printImport(c, at, plan, config)
 	case len(failed) == 0:
@@ -159,34 +163,29 @@ func (p *program) importFiles(c *cli.Context) ([]clients.File, error) {
 // importPlan is what an import does.
 type importPlan struct {
 	added []upstream.Entry
-	rows  [][]string // for people: server, from, what it is, what becomes of it
+	rows  []importRow
 }
 
 // planImport decides what becomes of each server, beside those that the config has.
 func planImport(existing []upstream.Entry, sources []source) *importPlan {
-	plan := &importPlan{}
+	plan := &importPlan{rows: []importRow{}}
 	for _, from := range sources {
 		for _, server := range from.servers {
 			e := server.Entry
-			result := ""
+			row := importRow{Server: server.Raw.Name, importPlace: importPlaceOf(from.file), What: describe(e), from: from.file.Title()}
 			switch same := sameAs(slices.Concat(existing, plan.added), e); {
 			case clients.IsCoffer(e):
-				result = "skipped: coffer itself"
+				row.skip("coffer itself")
 			case unusable(e) != nil:
-				result = "skipped: " + unusable(e).Error()
-			case same != "" && same != e.Name:
-				result = "same as " + same
+				row.skip(unusable(e).Error())
 			case same != "":
-				result = "already there"
+				row.Result, row.Name = importPresent, &same
 			default:
-				name := freeName(slices.Concat(existing, plan.added), e.Name, from.file)
-				if result = "new"; name != e.Name {
-					result = "new, as " + name
-				}
-				e.Name = name
+				e.Name = freeName(slices.Concat(existing, plan.added), e.Name, from.file)
+				row.Result, row.Name = importAdded, &e.Name
 				plan.added = append(plan.added, e)
 			}
-			plan.rows = append(plan.rows, []string{server.Raw.Name, from.file.Title(), describe(e), result})
+			plan.rows = append(plan.rows, row)
 		}
 	}
 	return plan
@@ -261,7 +260,11 @@ func describe(e upstream.Entry) string {
 
 // printImport says what an import did, or would do.
 func (p *program) printImport(c *cli.Context, path string, plan *importPlan, config *upstream.Config) {
-	p.table("", append([][]string{{"SERVER", "FROM", "WHAT", "RESULT"}}, plan.rows...))
+	rows := [][]string{{"SERVER", "FROM", "WHAT", "RESULT"}}
+	for _, r := range plan.rows {
+		rows = append(rows, []string{r.Server, r.from, r.What, r.becomes()})
+	}
+	p.table("", rows)
 	verb := "Added"
 	if c.Bool("dry-run") {
 		verb = "Would add"

@@ -114,9 +114,16 @@ func variableFor(name string) string {
 // warnLiterals warns of the secrets in a server's entry.
 func (p *program) warnLiterals(e upstream.Entry) {
 	for _, l := range literals(e) {
-		p.warn("%s of %q looks like a secret, and stands in the config file as it is", l.where, e.Name)
-		fmt.Fprintf(p.stderr, "coffer: hint: write %s, and set that variable where your clients are started\n", printable(l.instead))
+		message, hint := l.warning(e.Name)
+		p.warn("%s", message)
+		fmt.Fprintf(p.stderr, "coffer: hint: %s\n", printable(hint))
 	}
+}
+
+// warning is what to say of l in the entry of a server.
+func (l literal) warning(server string) (message, hint string) {
+	return fmt.Sprintf("%s of %q looks like a secret, and stands in the config file as it is", l.where, server),
+		fmt.Sprintf("write %s, and set that variable where your clients are started", l.instead)
 }
 
 // jsonString is a string in JSON, memberString one with the key before it.
