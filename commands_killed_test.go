@@ -92,6 +92,7 @@ func killables() []killable {
 const (
 	killsAtChanges = 8 // at most, over all changes that a command makes
 	killsRandomly  = 2
+	killsTried     = 100 // at most, until one comes before the command's end
 )
 
 // TestCommandsKilled kills each command that writes, at the changes that it makes to
@@ -125,13 +126,13 @@ func (k killable) test(t *testing.T) {
 	}
 	some := rand.Perm(changes)
 	some = some[:min(changes, killsAtChanges)]
-	killed := 0
-	for i := range len(some) + killsRandomly {
+	killed, runs := 0, 0
+	for ; runs < len(some)+killsRandomly || killed == 0 && runs < killsTried; runs++ {
 		w.reset(t)
 		var moment <-chan time.Time
 		change := 0
-		if i < len(some) {
-			change = some[i] + 1
+		if runs < len(some) {
+			change = some[runs] + 1
 		} else {
 			moment = time.After(rand.N(usual))
 		}
@@ -143,7 +144,7 @@ func (k killable) test(t *testing.T) {
 			t.Fatalf("killed at change %d of %d (0: at a random moment of %v)", change, changes, usual)
 		}
 	}
-	t.Logf("%d of %d runs were killed, at %d of %d changes and within %v", killed, len(some)+killsRandomly, len(some), changes, usual)
+	t.Logf("%d of %d runs were killed, at %d of %d changes and within %v", killed, runs, len(some), changes, usual)
 	if killed == 0 {
 		t.Error("no run was killed before its end")
 	}
