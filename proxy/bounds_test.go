@@ -4,19 +4,33 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"coffer/upstream"
 )
 
 // TestInstructionsAreBounded: a server's part of the merged instructions is cut
-// between two characters, and a reader sees that it was.
+// between two characters, and a reader sees that it was. Of a server alone
+// nothing is cut.
 func TestInstructionsAreBounded(t *testing.T) {
 	whole := strings.Repeat("x", maxInstructions)
 	if got := clipped(whole); got != whole {
 		t.Errorf("%d bytes became %d, though they fit", len(whole), len(got))
 	}
 	// An € has three bytes: the bound falls into the last one.
-	got := clipped(strings.Repeat("x", maxInstructions-1) + "€€")
-	if want := strings.Repeat("x", maxInstructions-1) + " …"; got != want || !utf8.ValidString(got) {
+	long := strings.Repeat("x", maxInstructions-1) + "€€"
+	want := strings.Repeat("x", maxInstructions-1) + " …"
+	got := clipped(long)
+	if got != want || !utf8.ValidString(got) {
 		t.Errorf("cut to %d bytes ending in %q, want %d in %q", len(got), got[len(got)-8:], len(want), want[len(want)-8:])
+	}
+
+	two := inOrder([]*upstream.Spec{{Name: "a"}, {Name: "b"}})
+	if got := two.mergeInstructions([]string{long, long}); strings.Count(got, "\n"+want) != 2 || len(got) > 2*len(want)+200 {
+		t.Errorf("two servers' parts are merged to %d bytes, want each cut to %d", len(got), len(want))
+	}
+	one := inOrder([]*upstream.Spec{{Name: "a"}})
+	if got := one.mergeInstructions([]string{long}); got != long {
+		t.Errorf("a server alone has %d bytes passed on, want its own %d", len(got), len(long))
 	}
 }
 
