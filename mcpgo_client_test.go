@@ -81,10 +81,11 @@ func (b *inbox) take(match func(mcp.JSONRPCNotification) bool) (taken []mcp.JSON
 func mcpgoCommand(t *testing.T) (env, args []string, web *mcpgoUpstream, mark string) {
 	t.Helper()
 	dir, mark := t.TempDir(), markVar+"="+rand.Text()
-	web, url := serveMCPGo(t, "web")
+	trace := filepath.Join(dir, "trace")
+	web, url := serveMCPGo(t, "web", trace)
 	config := filepath.Join(dir, "coffer.json")
 	writeServers(t, config, map[string]realServer{ // JSON sorts the keys
-		"pipe": {Command: testCommand(t, "mcpgoserver"), Args: []string{"pipe"}, Env: map[string]string{
+		"pipe": {Command: testCommand(t, "mcpgoserver"), Args: []string{"pipe", trace}, Env: map[string]string{
 			markVar: strings.TrimPrefix(mark, markVar+"="), "GORACE": atOnce,
 		}},
 		"web": {Type: "streamable-http", URL: url},
@@ -94,7 +95,7 @@ func mcpgoCommand(t *testing.T) (env, args []string, web *mcpgoUpstream, mark st
 }
 
 // endMCPGo closes the client. Coffer must end well and leave neither process nor
-// session.
+// session, and have told both upstreams nothing that breaks the schema.
 func endMCPGo(t *testing.T, c *client.Client, web *mcpgoUpstream, mark string) {
 	t.Helper()
 	if err := c.Close(); err != nil {
@@ -107,6 +108,9 @@ func endMCPGo(t *testing.T, c *client.Client, web *mcpgoUpstream, mark string) {
 	}
 	if left := waitForMarked(t, mark, 4*time.Second); len(left) > 0 {
 		t.Errorf("still running after the client went:\n%s", strings.Join(left, "\n"))
+	}
+	for _, fault := range upstreamFaults(t, web.trace.file.Name()) {
+		t.Errorf("coffer sends what breaks the schema: %s", fault)
 	}
 }
 
@@ -176,7 +180,10 @@ type outcome struct{ text, err string }
 // the progress token.
 func (s *mcpgoSession) try(ctx context.Context, tool string, arguments map[string]any, token any) outcome {
 	var r mcp.CallToolRequest
-	r.Params.Name, r.Params.Arguments = tool, arguments
+	r.Params.Name = tool
+	if arguments != nil { // else it would say null, which the schema does not allow
+		r.Params.Arguments = arguments
+	}
 	if token != nil {
 		r.Params.Meta = &mcp.Meta{ProgressToken: token}
 	}

@@ -19,27 +19,31 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// mcpgoMain is the command "mcpgoserver NAME": an mcpgoUpstream on stdin and
-// stdout.
+// mcpgoMain is the command "mcpgoserver NAME TRACE": an mcpgoUpstream on stdin
+// and stdout.
 func mcpgoMain() {
-	u := newMCPGoUpstream(os.Args[1])
+	u := newMCPGoUpstream(os.Args[1], os.Args[2])
 	stdio := server.NewStdioServer(u.server)
 	server.WithWorkerPoolSize(30)(stdio) // tools wait for one another
-	if err := stdio.Listen(context.Background(), os.Stdin, &mcpgoWire{os.Stdout, u.notes}); err != nil {
+	stdin := &tracedStdin{Reader: os.Stdin, trace: u.trace}
+	if err := stdio.Listen(context.Background(), stdin, &mcpgoWire{os.Stdout, u}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 	fmt.Fprintln(os.Stderr, "leaving")
 }
 
-// serveMCPGo starts an mcpgoUpstream that is reached over streamable HTTP.
-func serveMCPGo(t *testing.T, name string) (*mcpgoUpstream, string) {
+// serveMCPGo starts an mcpgoUpstream that is reached over streamable HTTP, and
+// traced at path.
+func serveMCPGo(t *testing.T, name, path string) (*mcpgoUpstream, string) {
 	t.Helper()
-	u := newMCPGoUpstream(name)
+	u := newMCPGoUpstream(name, path)
+	t.Cleanup(func() { u.trace.file.Close() })
 	handler := server.NewStreamableHTTPServer(u.server, server.WithStateful(true),
 		server.WithHeartbeatInterval(50*time.Millisecond), server.WithStreamableHTTPLogger(slog.New(slog.DiscardHandler)))
 	ts := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
+		u.trace.said('<', body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		var m struct {
 			Method string
@@ -51,7 +55,7 @@ func serveMCPGo(t *testing.T, name string) (*mcpgoUpstream, string) {
 		if r.Method == http.MethodDelete {
 			u.notes.add("session deleted")
 		}
-		handler.ServeHTTP(w, r)
+		handler.ServeHTTP(tracedResponse{w, u.trace}, r)
 	}))
 	t.Cleanup(ts.Close)
 	return u, ts.URL
@@ -62,10 +66,11 @@ func serveMCPGo(t *testing.T, name string) (*mcpgoUpstream, string) {
 // tool that sent them if it can.
 type mcpgoWire struct {
 	io.Writer
-	notes *noteBook
+	of *mcpgoUpstream
 }
 
 func (w *mcpgoWire) Write(line []byte) (int, error) {
+	w.of.trace.said('>', line)
 	n, err := w.Writer.Write(line)
 	var m struct {
 		Method string
@@ -76,7 +81,7 @@ func (w *mcpgoWire) Write(line []byte) (int, error) {
 		}
 	}
 	if json.Unmarshal(line, &m) == nil && strings.HasPrefix(m.Method, "notifications/") {
-		w.notes.add(fmt.Sprint(m.Method, " ", string(m.Params.ProgressToken), m.Params.URI, m.Params.Data))
+		w.of.notes.add(fmt.Sprint(m.Method, " ", string(m.Params.ProgressToken), m.Params.URI, m.Params.Data))
 	}
 	return n, err
 }
@@ -123,10 +128,12 @@ type mcpgoUpstream struct {
 	name   string
 	server *server.MCPServer
 	notes  *noteBook
+	trace  *mcpgoTrace
 }
 
-func newMCPGoUpstream(name string) *mcpgoUpstream {
-	u := &mcpgoUpstream{name: name, notes: newNoteBook()}
+// newMCPGoUpstream returns one whose trace is the file at path.
+func newMCPGoUpstream(name, path string) *mcpgoUpstream {
+	u := &mcpgoUpstream{name: name, notes: newNoteBook(), trace: newMCPGoTrace(name, path)}
 	hooks := &server.Hooks{}
 	hooks.AddAfterSetLevel(func(_ context.Context, _ any, r *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
 		u.notes.add("level " + string(r.Params.Level))
