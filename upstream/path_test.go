@@ -261,14 +261,19 @@ func eventuallyGone(pid int) bool {
 	return false
 }
 
-// The real shells that are installed answer, from the files that people write.
+// Real shells answer, from the files that people write: those that the tests need
+// anyway, and others where they are installed.
 func TestShellPathOfRealShells(t *testing.T) {
-	files := map[string]string{"bash": ".bash_profile", "zsh": ".zshrc", "dash": ".profile", "sh": ".profile"}
+	files := map[string]string{"bash": ".bash_profile", "sh": ".profile", "zsh": ".zshrc", "dash": ".profile"}
+	needed := []string{"bash", "sh"}
 	for name, file := range files {
+		shell, err := exec.LookPath(name)
+		if err != nil && !slices.Contains(needed, name) {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
-			shell, err := exec.LookPath(name)
 			if err != nil {
-				t.Skip("not installed")
+				t.Fatal(err)
 			}
 			home := t.TempDir()
 			writeFile(t, home, file, "export PATH=/from/login:$PATH\n", 0o600)

@@ -88,9 +88,7 @@ func ReplaceFile(path string, old, text []byte) (err error) {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return err
 	}
-	if err := removeLeftovers(target); err != nil {
-		return err
-	}
+	removeLeftovers(target)
 	temporary, err := writeBeside(target, text, mode)
 	if err != nil {
 		return err
@@ -140,18 +138,14 @@ const (
 // are called like it. Who writes them holds a lock, so they are of writers that
 // were killed; if one is not (two coffers with different configs write one client's
 // file and do not share a lock), its rename fails, and it begins anew.
-func removeLeftovers(target string) error {
-	entries, err := os.ReadDir(filepath.Dir(target))
-	if err != nil {
-		return err
-	}
+func removeLeftovers(target string) {
+	entries, _ := os.ReadDir(filepath.Dir(target)) // it may be for writing only
 	for _, e := range entries {
 		rest, ours := strings.CutPrefix(e.Name(), "."+filepath.Base(target)+".")
 		if ours && strings.Contains("."+rest, ownMark) && strings.HasSuffix(rest, temporarySuffix) {
 			os.Remove(filepath.Join(filepath.Dir(target), e.Name())) // else the next writer does
 		}
 	}
-	return nil
 }
 
 // writeBeside writes text into a new file in the folder of target.
