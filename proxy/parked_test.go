@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/rs/zerolog"
@@ -110,7 +111,9 @@ func (p *parkedSession) finish() {
 // TestParkedAnswerIsLast: a call whose answer has come is not answered with a
 // question that its server had put before it, which is due while the answer is
 // still being made ready. The answer would be lost, and the retry never answered.
-func TestParkedAnswerIsLast(t *testing.T) {
+func TestParkedAnswerIsLast(t *testing.T) { synctest.Test(t, testParkedAnswerIsLast) }
+
+func testParkedAnswerIsLast(t *testing.T) {
 	p := newParkedSession(t)
 	p.call.rewrite = func(_ string, result []byte) []byte {
 		p.session.parked.put(p.call) // as the timer does
@@ -126,7 +129,9 @@ func TestParkedAnswerIsLast(t *testing.T) {
 // TestParkedTimerLate: the timer of questions that have been put already does
 // nothing when it comes late. (It took the time limit of the parked call away,
 // and the retry met nothing where that was.)
-func TestParkedTimerLate(t *testing.T) {
+func TestParkedTimerLate(t *testing.T) { synctest.Test(t, testParkedTimerLate) }
+
+func testParkedTimerLate(t *testing.T) {
 	p := newParkedSession(t)
 	p.ask()
 	token := jsonrpc.Lookup(p.answer(), "result", "requestState")
